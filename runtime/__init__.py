@@ -1,0 +1,1 @@
+"""What every process needs: settings, Kafka clients, logs, health and metrics."""

@@ -1,0 +1,1 @@
+"""Real parts and stand-ins for demos, drills and tests; imported by no room."""

@@ -1,0 +1,1 @@
+"""Every message and record relight exchanges, defined once; imports no other room."""
