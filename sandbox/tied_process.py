@@ -1,0 +1,60 @@
+"""A child process that cannot outlive the process which started it, however that one ends.
+
+The kernel sends SIGKILL to the child when its parent is gone (PR_SET_PDEATHSIG), so a broker does not survive
+a test run that was killed. Two traps are closed here. The kernel's "parent" is the *thread* that started the
+child, and threads of a pool end early: one thread of ours, which lives as long as the process, starts them
+all. And the parent may be gone before the child has asked: the child looks again afterwards. The request is
+made by a small program that then becomes the child, not in a ``preexec_fn``, which may deadlock with threads.
+"""
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import IO
+
+PR_SET_PDEATHSIG = 1  # linux/prctl.h
+
+_starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="tied-process")
+
+
+def start(
+    command: Sequence[str],
+    *,
+    env: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+    stdin: int | IO[bytes] | None = subprocess.DEVNULL,
+    stdout: int | IO[bytes] | None = None,
+    stderr: int | IO[bytes] | None = None,
+) -> subprocess.Popen[bytes]:
+    """Start `command` in a session of its own (Ctrl-C reaches the caller only); it dies with the calling process.
+
+    The process id is the command's own: signals sent to it reach it. None for `env` hands on the caller's.
+    """
+    # -I and -S: the small program needs the standard library only and starts in some 10 ms.
+    tied = [sys.executable, "-I", "-S", str(Path(__file__).resolve()), str(os.getpid()), *command]
+
+    def begin() -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            tied, env=env, cwd=cwd, stdin=stdin, stdout=stdout, stderr=stderr, start_new_session=True
+        )
+
+    return _starter.submit(begin).result()
+
+
+def become(parent_pid: int, command: list[str]) -> None:
+    """Ask to die with `parent_pid`, then become `command`. Does not return."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) was refused")
+    if os.getppid() != parent_pid:  # the parent was gone before we asked
+        sys.exit(1)
+    os.execvp(command[0], command)  # noqa: S606 - becoming the command is the point; no shell
+
+
+if __name__ == "__main__":
+    become(int(sys.argv[1]), sys.argv[2:])

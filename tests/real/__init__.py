@@ -1,0 +1,1 @@
+"""Fixtures for real parts: a broker of their own, recorded data."""
