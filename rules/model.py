@@ -120,8 +120,6 @@ class Verb(StrEnum):
     """Wait the attribution window before judging how the run ended."""
     HOLD = "hold"
     """On a node: isolate it for this cause."""
-    FAIL_JOB = "fail_job"
-    RELEASE_JOB = "release_job"
 
 
 class ChainEffect(StrEnum):
@@ -146,12 +144,14 @@ class Rule(Document):
     count: Count | None = None
     then: Annotated[tuple[str, ...], Field(min_length=1)]
     """Verbs or strategies in order of preference: the first that is enabled, possible and affordable."""
-    otherwise: str = Verb.FAIL_JOB.value
-    """When none of `then` is possible or affordable."""
+    otherwise: str = "fail_job"
+    """A verb or strategy for when none of `then` is possible or affordable."""
     isolate: bool = False
     """Hold the event's node for this cause, whatever becomes of the strategy."""
     unconditional_chain: ChainEffect | None = None
     """Overrides what the strategy says of the unconditional chain."""
+    keep_off: bool = False
+    """Keep the rebuilt run off the event's node without isolating it (soft exclusion)."""
     cause: Annotated[str, Field(max_length=64)] = ""
     """Result cause for `fail_job` and `release_job`."""
     reason: Prose
@@ -236,6 +236,8 @@ class Strategy(Document):
     whole_issue: bool = False
     """Needs every pod to exist and every node of the run to be Ready."""
     flag: Literal["", "pod_retry"] = ""
+    switch: Literal["", "in_place", "isolated_job", "pre_check"] = ""
+    """Must stand in `settings.retry_num_implies` (A24); empty: has a flag of its own."""
     covers: tuple[str, ...] = ()
     """Strategies and verbs that are not needed any more while this one is under way."""
     merge_before: StepName | None = None
@@ -320,6 +322,10 @@ class Settings(Document):
     failed_run_ends_after: Duration
     cells_kept_after_end: Duration
     max_excluded_nodes: Annotated[int, Field(ge=1, le=64)]
+    hold_retry: Duration
+    """How long a node waits before it asks again for an isolation that was blocked or not answered."""
+    hold_tries: Annotated[int, Field(ge=1)]
+    """After so many tries a human is asked."""
 
 
 class CodeRow(Document):

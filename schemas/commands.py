@@ -97,5 +97,7 @@ class Outcome(Payload):
     """find_spare: there is room; a dated hint, not a promise."""
     epoch: Annotated[int, Field(ge=0)] | None = None
     """resume_job: epoch of the issue that was started."""
+    failed_on: tuple[Name, ...] = ()
+    """heal_chips: UIDs of the nodes on which it failed; empty: on all it was asked for."""
     effects: tuple[LogText, ...] = ()
     """What was written, for the audit trail."""

@@ -1,0 +1,441 @@
+"""Cells: the small pieces of a subject's state.
+
+What one event costs must not grow with the pods of a job or the faults of the past (design 5), so every list here has a cap and
+membership is one cell a pod. A cell that wants to be woken carries `due`. Names of cells are made by the functions at the end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from rules.model import FaultOrigin, LadderClass, Step
+from schemas.mailbox import HoldCause
+from schemas.records import FaultDomain, IncidentResult, IncidentState
+from schemas.signals import ChipRef, NodeRef
+
+EVIDENCE_KEPT: Final = 32
+SEEN_KEPT: Final = 16
+TARGETS_KEPT: Final = 64
+WAITING_KEPT: Final = 16
+ASKERS_KEPT: Final = 16
+BURST_KEPT: Final = 8
+
+
+@dataclass(frozen=True, slots=True)
+class OriginCell:
+    """Highest origin seen of one source partition: at or below it is a duplicate (design 5, finding Q1)."""
+
+    offset: int
+    index: int
+    due: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunCell:
+    """What the run is: facts of the watcher, and when it ended."""
+
+    run: str
+    known: bool = False
+    namespace: str = ""
+    name: str = ""
+    workload: str = ""
+    object_uid: str = ""
+    size: int = 0
+    annotations: tuple[tuple[str, str], ...] = ()
+    problems: tuple[str, ...] = ()
+    supervised: bool = False
+    supported: bool = True
+    suspended: bool = False
+    pods: int = 0
+    incomplete: bool = False
+    reports_progress: bool = False
+    progress_step: int = -1
+    progress_at: datetime | None = None
+    failed_at: datetime | None = None
+    ended: str = ""
+    ended_at: datetime | None = None
+    due: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CountersCell:
+    """Budgets (life of the run) and chains (in a row) of recovery 2."""
+
+    job_retries_used: int = 0
+    pod_retries_used: int = 0
+    unconditional_chain: int = 0
+    hang_chain: int = 0
+    schedule_count: int = 1
+    in_place_since_progress: int = 0
+    same_step_resumes: int = 0
+    last_resume_step: int = -1
+    furthest_step: int = -1
+    awaiting_first_step: bool = False
+    last_restart_at: datetime | None = None
+    seconds_to_stable: float = 0.0
+    last_end_code: int = 0
+    due: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PodCell:
+    """One pod of the run: where it is and what its supervisor last said."""
+
+    node: NodeRef
+    rank: int = -1
+    epoch: int = 0
+    stopped_attempt: int = -1
+    running_attempt: int = -1
+    last_exit_start: int = 0
+    last_stall_start: int = -1
+    due: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FaultCell:
+    """One (chip or node, code): is it standing, and which events of it were seen."""
+
+    standing: bool = False
+    asserted_at: datetime | None = None
+    last_at: datetime | None = None
+    seen: tuple[str, ...] = ()
+    due: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WindowCell:
+    """Occurrences of one key in one counted rule's window, sorted by event time."""
+
+    times: tuple[datetime, ...] = ()
+    due: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChipCell:
+    """In-place recoveries of one chip, and the code it had last (for `mode: strict`)."""
+
+    in_place_at: tuple[datetime, ...] = ()
+    all_user: bool = True
+    last_code: str = ""
+    due: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BurstItem:
+    """One recent occurrence of a code in the run."""
+
+    at: datetime
+    place: str
+    """`node/chip`."""
+    windows: tuple[str, ...]
+    """Names of the windows it was counted in, to take it out again."""
+
+
+@dataclass(frozen=True, slots=True)
+class BurstCell:
+    """Recent occurrences of one code over the chips of the run (software filter)."""
+
+    items: tuple[BurstItem, ...] = ()
+    filtered_at: datetime | None = None
+    due: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceItem:
+    """A fault that could explain an abnormal end."""
+
+    event: str
+    at: datetime
+    namespace: str
+    code: str
+    ladder_class: LadderClass
+    origin: FaultOrigin
+    node: NodeRef
+    chip: ChipRef | None
+    epoch: int
+    standing: bool = False
+    handled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceCell:
+    """Faults of the present issue that may explain an abnormal end."""
+
+    items: tuple[EvidenceItem, ...] = ()
+    due: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CheckCell:
+    """Node on which an environment check failed last."""
+
+    node_uid: str
+    due: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingCell:
+    """Encoded events that wait for the run's first fact, for what ran there, or for a companion fault."""
+
+    events: tuple[str, ...] = ()
+    due: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PauseCell:
+    """An operator froze the clock of this subject's incident."""
+
+    since: datetime
+    by: str
+    due: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ChipTarget:
+    """A chip to heal."""
+
+    node: NodeRef
+    chip: ChipRef
+    namespace: str
+    code: str
+    heal: str
+    user: bool
+
+
+@dataclass(frozen=True, slots=True)
+class HoldTarget:
+    """A node to be held for a cause, and what it answered."""
+
+    node: NodeRef
+    cause: HoldCause
+    state: str = "wanted"
+    """wanted, asked, held, blocked, refused."""
+    answer: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """What an attempt took from budgets and chains, so that it can be given back."""
+
+    job_retries: int = 0
+    pod_retries: int = 0
+    chain_before: int = 0
+    hang_before: int = 0
+    chain_added: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class IncidentCell:
+    """The open recovery of a run, or the one just closed (kept for a late correction)."""
+
+    id: str
+    state: IncidentState
+    opened_at: datetime
+    fault_time: datetime
+    trigger: str
+    domain: FaultDomain
+    rulebook: str
+    rule: str = ""
+    reason: str = ""
+    heals: bool = False
+    """The fault that began it is of a self-heal class."""
+    user: bool = False
+    """All faults of it are user class."""
+    attempt: int = 0
+    strategy: str = ""
+    covers: tuple[str, ...] = ()
+    merge_before: str = ""
+    steps: tuple[Step, ...] = ()
+    index: int = 0
+    begun: bool = False
+    look: int = 0
+    look_at: datetime | None = None
+    deadline: datetime | None = None
+    held_since: datetime | None = None
+    """Since when a barrier or the API holds it up."""
+    unreachable: bool = False
+    told: int = -1
+    reported: int = 0
+    chips: tuple[ChipTarget, ...] = ()
+    holds: tuple[HoldTarget, ...] = ()
+    excluded: tuple[NodeRef, ...] = ()
+    new_issue: bool = False
+    healed: bool = False
+    evicted: bool = False
+    preempted: bool = False
+    exit_code: int = 0
+    exit_signal: int = 0
+    oom: bool = False
+    merged: int = 0
+    charge: Charge = Charge()
+    decided_at: datetime | None = None
+    cause: str = ""
+    result: IncidentResult | None = None
+    closed_at: datetime | None = None
+    due: datetime | None = None
+
+    @property
+    def open(self) -> bool:
+        """Anything but closed."""
+        return self.state is not IncidentState.CLOSED
+
+    @property
+    def step(self) -> Step | None:
+        """The step under way; None past the last one or before the first plan."""
+        return self.steps[self.index] if self.index < len(self.steps) else None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCell:
+    """What the node is."""
+
+    node: NodeRef
+    known: bool = False
+    ready: bool = True
+    cordoned: bool = False
+    our_taint: bool = False
+    protected: bool = False
+    gone: bool = False
+    due: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BoundCell:
+    """A pod that lives, or lived within the last 24 h, on this node."""
+
+    run: str
+    pod_uid: str
+    since: datetime
+    until: datetime | None = None
+    chips: tuple[str, ...] = ()
+    epoch: int = 0
+    rank: int = -1
+    due: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionCell:
+    """A condition of the node that stands, and whether its runs were told."""
+
+    since: datetime
+    event: str
+    told: bool = False
+    detail: str = ""
+    severity: str = ""
+    due: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """A run that asked for a hold and wants an answer."""
+
+    run: str
+    incident: str
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class HoldCell:
+    """A cause for which the node is isolated: outlives the incident, ends by release (recovery 5)."""
+
+    cause: HoldCause
+    since: datetime
+    rule: str
+    reason: str
+    state: str = "wanted"
+    """wanted, held, blocked, given_up."""
+    askers: tuple[Asker, ...] = ()
+    due: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class IsolationCell:
+    """The command that brings the node's isolation in line with its holds."""
+
+    wish: str
+    """isolate or release."""
+    sequence: int
+    command: str
+    deadline: datetime
+    look: int = 0
+    tries: int = 0
+    pending: bool = True
+    due: datetime | None = None
+
+
+AnyCell = (
+    OriginCell
+    | RunCell
+    | CountersCell
+    | PodCell
+    | FaultCell
+    | WindowCell
+    | ChipCell
+    | BurstCell
+    | EvidenceCell
+    | CheckCell
+    | WaitingCell
+    | PauseCell
+    | IncidentCell
+    | NodeCell
+    | BoundCell
+    | ConditionCell
+    | HoldCell
+    | IsolationCell
+)
+
+RUN_CELL: Final = "run"
+COUNTERS_CELL: Final = "counters"
+INCIDENT_CELL: Final = "incident"
+EVIDENCE_CELL: Final = "evidence"
+NODE_CELL: Final = "node"
+ISOLATION_CELL: Final = "isolation"
+WAITING_CELL: Final = "waiting"
+PAUSE_CELL: Final = "pause"
+
+
+def origin_name(stage: str, partition: int) -> str:
+    """Name of the cell that keeps the highest origin of a source partition."""
+    return f"origin/{stage}/{partition}"
+
+
+def pod_name(pod_uid: str) -> str:
+    """Name of a pod's cell in its run."""
+    return f"pod/{pod_uid}"
+
+
+def place_name(node_uid: str, chip: str | None) -> str:
+    """`node/chip`, or `node/-` for the node itself."""
+    return f"{node_uid}/{chip or '-'}"
+
+
+def fault_name(place: str, namespace: str, code: str) -> str:
+    """Name of the cell of a fault at a place."""
+    return f"fault/{place}/{namespace}/{code}"
+
+
+def chip_name(place: str) -> str:
+    """Name of a chip's cell."""
+    return f"chip/{place}"
+
+
+def burst_name(namespace: str, code: str) -> str:
+    """Name of a code's cell for the software filter."""
+    return f"burst/{namespace}/{code}"
+
+
+def bound_name(pod_uid: str) -> str:
+    """Name of a pod's cell in its node."""
+    return f"bound/{pod_uid}"
+
+
+def condition_name(condition: str) -> str:
+    """Name of a standing condition's cell."""
+    return f"condition/{condition}"
+
+
+def hold_name(cause: HoldCause) -> str:
+    """Name of a hold's cell: chip or condition, and code."""
+    return f"hold/{cause.namespace}/{cause.code}/{cause.chip.id if cause.chip else '-'}"
