@@ -33,28 +33,69 @@ def start(
 ) -> subprocess.Popen[bytes]:
     """Start `command` in a session of its own (Ctrl-C reaches the caller only); it dies with the calling process.
 
-    The process id is the command's own: signals sent to it reach it. None for `env` hands on the caller's.
+    The process id is the command's own: signals sent to it reach it. When this returns the command is running and
+    tied. None for `env` hands on the caller's.
+
+    Raises:
+        OSError: the command could not be run, as from `subprocess.Popen`.
     """
-    # -I and -S: the small program needs the standard library only and starts in some 10 ms.
-    tied = [sys.executable, "-I", "-S", str(Path(__file__).resolve()), str(os.getpid()), *command]
 
     def begin() -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
-            tied, env=env, cwd=cwd, stdin=stdin, stdout=stdout, stderr=stderr, start_new_session=True
-        )
+        failure, told = os.pipe()
+        # -I and -S: the small program needs the standard library only and starts in some 20 ms.
+        tied = [
+            sys.executable,
+            "-I",
+            "-S",
+            str(Path(__file__).resolve()),
+            str(os.getpid()),
+            str(told),
+            *command,
+        ]
+        try:
+            child = subprocess.Popen(
+                tied,
+                env=env,
+                cwd=cwd,
+                stdin=stdin,
+                stdout=stdout,
+                stderr=stderr,
+                start_new_session=True,
+                pass_fds=(told,),
+            )
+        except BaseException:
+            os.close(failure)
+            raise
+        finally:
+            os.close(told)
+        with open(failure, "rb") as pipe:  # noqa: PTH123 - a descriptor has no path
+            reason = pipe.read()  # ends when the command has taken over, which closes the other end
+        if reason:
+            child.wait()
+            raise OSError(int(reason), os.strerror(int(reason)), command[0])
+        return child
 
     return _starter.submit(begin).result()
 
 
-def become(parent_pid: int, command: list[str]) -> None:
-    """Ask to die with `parent_pid`, then become `command`. Does not return."""
+def become(parent_pid: int, told: int, command: list[str]) -> None:
+    """Ask to die with `parent_pid`, then become `command`. Does not return; `told` is where an error number goes."""
+    os.set_inheritable(told, False)  # noqa: FBT003 - positional only
+    try:
+        _die_with_parent()
+        if os.getppid() != parent_pid:  # the parent was gone before we asked
+            sys.exit(1)
+        os.execvp(command[0], command)  # noqa: S606 - becoming the command is the point; no shell
+    except OSError as error:
+        os.write(told, str(error.errno).encode("ascii"))
+        sys.exit(1)
+
+
+def _die_with_parent() -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) was refused")
-    if os.getppid() != parent_pid:  # the parent was gone before we asked
-        sys.exit(1)
-    os.execvp(command[0], command)  # noqa: S606 - becoming the command is the point; no shell
 
 
 if __name__ == "__main__":
-    become(int(sys.argv[1]), sys.argv[2:])
+    become(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:])
