@@ -22,7 +22,7 @@ help: ## list the targets
 .PHONY: venv
 venv: $(READY) ## the environment, from the lock file, in .venv
 
-# Built beside the old one and marked ready last: an interrupted build is built again, and a new lock builds anew.
+# Marked ready last: an interrupted build is done again, and a new lock brings the environment up to date.
 $(READY): $(LOCK) pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else f"Python 3.11 or newer is needed, this is {sys.version}")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -47,7 +47,7 @@ lint: $(READY) ## format, lint, types and the rooms' contracts, without tests
 	$(BIN)/ruff format --check $(CHECKED)
 	$(BIN)/ruff check $(CHECKED)
 	$(BIN)/lint-imports
-	$(BIN)/mypy
+	$(BIN)/mypy $(foreach folder,$(CHECKED),--package $(folder))
 
 .PHONY: check
 check: lint ## lint and unit tests, under a minute: before each commit
