@@ -1,0 +1,57 @@
+"""Create the topics, or check them against the catalogue and prove the partitioner."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from runtime.topics import TopicAdministration
+
+
+@click.group()
+def command() -> None:
+    """Topics of the pipeline; the broker and the names come from RELIGHT_KAFKA__* and RELIGHT_TOPICS__*."""
+
+
+@command.command()
+def create() -> None:
+    """Create what is missing. Never changes a topic that exists; may be repeated."""
+    with _administration() as topics:
+        made = topics.create()
+        for name in made:
+            click.echo(f"created {name}")
+        if not made:
+            click.echo("nothing to create")
+
+
+@command.command()
+@click.option(
+    "--probe/--no-probe", default=True, help="Send keys to a topic made for it and see where they go."
+)
+def check(*, probe: bool) -> None:
+    """Compare the broker's topics with the catalogue; ends with 1 when something differs."""
+    with _administration() as topics:
+        found = topics.differences() + (topics.probe_partitioner() if probe else [])
+    for difference in found:
+        click.echo(str(difference), err=True)
+    if found:
+        raise SystemExit(1)
+    click.echo("topics are as the catalogue wants them" + ("; keys go by murmur2" if probe else ""))
+
+
+@contextmanager
+def _administration() -> Iterator[TopicAdministration]:
+    from runtime.errors import ProcessError
+    from runtime.kafka import KafkaClients
+    from runtime.settings import Settings, read_settings
+    from runtime.topics import TopicAdministration
+
+    try:
+        settings = read_settings(Settings)
+        yield TopicAdministration(settings, KafkaClients(settings.kafka, "relight-topics"))
+    except ProcessError as error:
+        raise click.ClickException(str(error)) from error
