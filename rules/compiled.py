@@ -1,7 +1,8 @@
 """A rulebook ready to decide by: conditions as functions, rules indexed by subject, kind and pinned code.
 
-`candidates` costs the same however many rules do not apply: a rule pinned to codes by its condition is met only by events with one of
-them. The index is built once and holds only codes that rules name, so events cannot make it grow. Nothing here has a clock or state.
+`candidates` costs the same however many rules do not apply: a rule pinned to codes by its condition is met only by
+events with one of them. The index is built once and holds only codes that rules name, so events cannot make it
+grow. Nothing here has a clock or state.
 """
 
 from __future__ import annotations
@@ -185,4 +186,4 @@ def _empty() -> CompiledRulebook:
 
 
 EMPTY: Final = _empty()
-"""No rules and no strategies: facts are kept, nothing acts. The settings are the packaged default's, so that all fields exist."""
+"""No rules and no strategies: facts are kept, nothing acts. Settings are the default's, so that all fields exist."""

@@ -1,7 +1,7 @@
 """The tree of a condition: small, typed, with offsets; what is evaluated, indexed and searched by the lint.
 
-Each node knows how to become a node of Python's own syntax tree. The tree is built node by node from a closed set of classes, never from
-text, so what is compiled cannot hold anything but comparisons of symbols and literals.
+Each node knows how to become a node of Python's own syntax tree. The tree is built node by node from a closed set
+of classes, never from text, so what is compiled cannot hold anything but comparisons of symbols and literals.
 """
 
 from __future__ import annotations
@@ -179,8 +179,8 @@ def _pinned_to(
     return frozenset(str(literal.value) for literal in values)
 
 
-def to_python(node: Node, patterns: Patterns) -> ast.expr:
-    """The node as Python's syntax tree over the argument `symbols`; `patterns` names the compiled regular expressions."""
+def to_python(node: Node, patterns: Patterns) -> ast.expr:  # noqa: PLR0911 - one class of node a line
+    """The node as Python's syntax tree over the argument `symbols`; `patterns` names compiled expressions."""
     match node:
         case Literal():
             return ast.Constant(node.value)

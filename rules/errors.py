@@ -4,7 +4,8 @@
     ├── ConditionError          a `when` cannot be read, typed or is not allowed: the rule's author must mend it
     └── RulebookError           a rulebook with its findings: its author must mend it
 
-A finding says what is wrong, where, and what would be right. Its code is listed in docs/rules.md and keeps its meaning for ever.
+A finding says what is wrong, where, and what would be right. Its code is listed in docs/rules.md and keeps its
+meaning for ever.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where in a file: line and column count from 1, `source` is the whole line, `length` how many characters are meant."""
+    """Where in a file: line and column count from 1, `source` is the whole line, `length` the characters meant."""
 
     file: str
     line: int

@@ -1,11 +1,13 @@
 """Conditions: text to a typed tree to a Python function.
 
-rule-engine gives the grammar and the precedence; its evaluation is left out, since it costs 2 to 18 microseconds a condition where the
-compiled function costs a tenth of one. It is no sandbox: what it may see was chosen on the tokens (`rules.tokens`), and only the nodes
-named here are taken over from its tree. Regular expressions run on RE2, so no pattern can hang a worker.
+rule-engine gives the grammar and the precedence; its evaluation is left out, since it costs 2 to 18 microseconds a
+condition where the compiled function costs a tenth of one. It is no sandbox: what it may see was chosen on the
+tokens (`rules.tokens`), and only the nodes named here are taken over from its tree. Regular expressions run on RE2,
+so no pattern can hang a worker.
 
-Guaranteed: an unknown symbol, values of different types, and a word that a closed symbol can never be are refused here, not found out
-at run time; what is accepted never raises and always gives a bool; it gives what rule-engine itself would give (property-tested).
+Guaranteed: an unknown symbol, values of different types, and a word that a closed symbol can never be are refused
+here, not found out at run time; what is accepted never raises and always gives a bool; it gives what rule-engine
+itself would give (property-tested).
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, Final, cast
 
 import re2
@@ -66,7 +69,7 @@ class Condition:
 
 
 def compile_expression(text: str, *, groups: frozenset[str]) -> Predicate:
-    """A function of Symbols for a condition that may name these groups; ConditionError says where and why it cannot be."""
+    """A function of Symbols for a condition that may name these groups; ConditionError says why it cannot be."""
     return read_condition(text, groups).matches
 
 
@@ -89,7 +92,7 @@ def _parse(text: str, tokens: list[Token]) -> engine.ExpressionBase:
     try:
         return rule_engine.Rule(_without_patterns(text, tokens), context=_CONTEXT).statement.expression
     except engine_errors.RuleSyntaxError as error:
-        raise _syntax_error(text, tokens, error) from None
+        raise _syntax_error(tokens, error) from None
     except engine_errors.EngineError as error:
         reason = f"the condition makes no sense: {error.message}"
         raise ConditionError("RL203", reason, right="compare values of one type", length=len(text)) from None
@@ -99,14 +102,14 @@ def _parse(text: str, tokens: list[Token]) -> engine.ExpressionBase:
 
 def _without_patterns(text: str, tokens: list[Token]) -> str:
     """The text with patterns blanked, since rule-engine would compile them with `re` on the way."""
-    for before, token in zip(tokens, tokens[1:], strict=False):
+    for before, token in pairwise(tokens):
         if before.text in REGEX_OPERATORS and token.kind is TokenKind.STRING:
             blank = f"{token.text[-1]}{'x' * (len(token.text) - 2)}{token.text[-1]}"
             text = text[: token.offset] + blank + text[token.offset + len(token.text) :]
     return text
 
 
-def _syntax_error(text: str, tokens: list[Token], error: Any) -> ConditionError:
+def _syntax_error(tokens: list[Token], error: engine_errors.RuleSyntaxError) -> ConditionError:
     lexed = error.token
     if lexed is None:
         last = tokens[-1]
@@ -136,7 +139,7 @@ class _Translation:
     def __init__(self, leaves: Iterator[Token]) -> None:
         self._leaves = leaves
 
-    def whole(self, tree: Any, text: str) -> Node:
+    def whole(self, tree: engine.ExpressionBase, text: str) -> Node:
         """The root: a condition, with every token used."""
         root = self._node(tree)
         left_over = next(self._leaves, None)
@@ -149,7 +152,7 @@ class _Translation:
             )
         return root
 
-    def _node(self, tree: Any) -> Node:
+    def _node(self, tree: engine.ExpressionBase) -> Node:  # noqa: PLR0911 - one class of node a line
         match tree:
             case engine.GetAttributeExpression():
                 return self._attribute()
@@ -177,7 +180,7 @@ class _Translation:
             raise _constants(token)
         return Attribute(token.symbol, token.offset, len(token.text))
 
-    def _literal(self, tree: Any) -> Literal:
+    def _literal(self, tree: engine.ExpressionBase) -> Literal:
         token = self._next()
         value: str | int | bool
         match tree, token.kind:
@@ -191,13 +194,13 @@ class _Translation:
                 raise _constants(token)
         return Literal(value, token.offset, len(token.text))
 
-    def _logic(self, tree: Any) -> Node:
+    def _logic(self, tree: engine.ExpressionBase) -> Node:
         left, right = self._node(tree.left), self._node(tree.right)
         _must_be_condition(left)
         _must_be_condition(right)
         return Both(left, right) if tree.type == "and" else Either(left, right)
 
-    def _regex(self, tree: Any) -> Matches:
+    def _regex(self, tree: engine.ExpressionBase) -> Matches:
         member = self._node(tree.left)
         _must_be(member, SymbolType.TEXT, "a regular expression reads a text")
         token = self._next()
@@ -213,7 +216,7 @@ class _Translation:
         anchored, negated = _REGEX[tree.type]
         return Matches(member, token.value, anchored, negated)
 
-    def _member(self, tree: Any) -> Member:
+    def _member(self, tree: engine.ExpressionBase) -> Member:
         member = self._node(tree.member)
         if not isinstance(tree.container, engine.ArrayExpression):
             token = self._next()
@@ -234,7 +237,7 @@ class _Translation:
             _must_be_comparable(member, value)
         return Member(member, values)
 
-    def _listed(self, item: Any) -> Literal:
+    def _listed(self, item: engine.ExpressionBase) -> Literal:
         node = self._node(item)
         if not isinstance(node, Literal):
             offset, length = span(node)
@@ -360,7 +363,7 @@ def _check_pattern(token: Token) -> None:
         ) from None
 
 
-def _re2_options() -> Any:
+def _re2_options() -> re2.Options:
     options = re2.Options()
     options.log_errors = False
     return options

@@ -1,4 +1,4 @@
-"""Findings about the shape of a document: unknown and missing keys, wrong values, from what pydantic says of the models."""
+"""Findings about the shape of a document: what pydantic says of the models, in words authors can act on."""
 
 from __future__ import annotations
 

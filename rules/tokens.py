@@ -1,7 +1,8 @@
 """Tokens of a condition, with their offsets, and what may not even be parsed.
 
-rule-engine folds constants while it parses, so `1 << 1000000000` would hang there: everything outside the small language is refused on
-the tokens, before rule-engine sees the text. Its own error positions cannot be used (research: rule-engine facts), so ours come from here.
+rule-engine folds constants while it parses, so `1 << 1000000000` would hang there: everything outside the small
+language is refused on the tokens, before rule-engine sees the text. Its own error positions cannot be used
+(research: rule-engine facts), so ours come from here.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 from typing import Final
 
 from rules.errors import ConditionError, suggest
@@ -168,7 +170,7 @@ def _unknown_word(text: str, offset: int, groups: Collection[str]) -> ConditionE
         return ConditionError(
             "RL207",
             f"{text!r} alone is a group of symbols, not a value",
-            right=f"name one of them, such as {text}.{sorted(SYMBOLS[text])[0]}",
+            right=f"name one of them, such as {text}.{min(SYMBOLS[text])}",
             offset=offset,
             length=len(text),
         )
@@ -242,7 +244,7 @@ def _check_minus(tokens: list[Token]) -> None:
 
 
 def _check_calls(tokens: list[Token]) -> None:
-    for before, token in zip(tokens, tokens[1:], strict=False):
+    for before, token in pairwise(tokens):
         if token.kind is not TokenKind.BRACKET or token.text not in "([":
             continue
         if before.kind in {TokenKind.SYMBOL, TokenKind.STRING, TokenKind.NUMBER} or before.text in ")]":

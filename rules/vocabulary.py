@@ -1,7 +1,8 @@
-"""Types of the symbols a condition can name, read from the annotations of `rules.symbols`, and the words closed ones can be.
+"""Types of the symbols a condition can name, and the words that closed ones can be.
 
-A closed symbol is a text with few right values, such as `fault.class`: comparing it with any other word could never be true, so the
-checker refuses it. Adding an attribute to a group makes it known here; adding a word to a closed symbol is a line in `_CLOSED`.
+A closed symbol is a text with few right values, such as `fault.class`: comparing it with any other word could never
+be true, so the checker refuses it. Adding an attribute to a group makes it known here; adding a word to a closed
+symbol is a line in `_CLOSED`.
 """
 
 from __future__ import annotations
