@@ -53,6 +53,8 @@ class RunCell:
     reports_progress: bool = False
     progress_step: int = -1
     progress_at: datetime | None = None
+    let_go: bool = False
+    """relight has said that it has nothing to add, or failed the job: the next Failed ends the run."""
     failed_at: datetime | None = None
     ended: str = ""
     ended_at: datetime | None = None
@@ -157,6 +159,8 @@ class EvidenceItem:
     epoch: int
     standing: bool = False
     handled: bool = False
+    filtered: bool = False
+    """Looks like software: it came on several chips of the run at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,6 +248,8 @@ class IncidentCell:
     user: bool = False
     """All faults of it are user class."""
     attempt: int = 0
+    epoch: int = 0
+    """MA_SCHEDULE_CNT when the attempt began."""
     strategy: str = ""
     covers: tuple[str, ...] = ()
     merge_before: str = ""

@@ -38,7 +38,9 @@ def encode_cell(cell: Cell) -> bytes:
     head, adapter = _TAGS[type(cell)]
     raw = head + adapter.dump_json(cell, exclude_defaults=True) + b"}"
     if len(raw) > MAX_CELL_BYTES:
-        raise CellTooLargeError(f"a {type(cell).__name__} has {len(raw):,} bytes; the cap is {MAX_CELL_BYTES:,}")
+        raise CellTooLargeError(
+            f"a {type(cell).__name__} has {len(raw):,} bytes; the cap is {MAX_CELL_BYTES:,}"
+        )
     return raw
 
 

@@ -1,8 +1,8 @@
 """Errors of this room.
 
-    RecoveryError        root
-    ├── CellError        stored state cannot be read: bug, or written by a release two steps away
-    └── CellTooLargeError a cell passed its hard cap: bug in a bound; the stage halts the subject, alone
+RecoveryError        root
+├── CellError        stored state cannot be read: bug, or written by a release two steps away
+└── CellTooLargeError a cell passed its hard cap: bug in a bound; the stage halts the subject, alone
 """
 
 from __future__ import annotations

@@ -43,7 +43,9 @@ class Turn:
         if found is None:
             return None
         if not isinstance(found, kind):
-            raise TypeError(f"cell {name!r} of {self.subject} is a {type(found).__name__}, not a {kind.__name__}")
+            raise TypeError(
+                f"cell {name!r} of {self.subject} is a {type(found).__name__}, not a {kind.__name__}"
+            )
         return found
 
     def put(self, name: str, cell: Cell) -> None:
@@ -63,7 +65,9 @@ class Turn:
         alive.update(name for name, cell in self._changed.items() if cell is not None)
         return iter(sorted(name for name in alive if name.startswith(prefix)))
 
-    def emit(self, topic: topics.Topic, key: str, data: Payload, *, id: str, time: datetime | None = None) -> None:  # noqa: A002
+    def emit(
+        self, topic: topics.Topic, key: str, data: Payload, *, id: str, time: datetime | None = None
+    ) -> None:  # noqa: A002
         """Send a payload; `key` is the subject it is meant for, or the incident."""
         event = make_event(
             data,

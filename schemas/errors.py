@@ -1,10 +1,10 @@
 """Errors of this room.
 
-    SchemaError                 root
-    ├── DecodeError             bytes are no valid relight message: who sent it must mend it; it belongs in the dead letters
-    │   ├── UnknownTypeError    a CloudEvents type (or version of it) this release does not know
-    │   └── OversizedError      larger than the topic allows
-    └── CatalogueError          topics in the broker differ from the catalogue: the operator must act
+SchemaError                 root
+├── DecodeError             bytes are no valid relight message: who sent it must mend it; it belongs in the dead letters
+│   ├── UnknownTypeError    a CloudEvents type (or version of it) this release does not know
+│   └── OversizedError      larger than the topic allows
+└── CatalogueError          topics in the broker differ from the catalogue: the operator must act
 """
 
 from __future__ import annotations

@@ -1,0 +1,445 @@
+"""An attempt from step to step: what a finished step leads to, and what a failed one does.
+
+Failure belongs to the step (finding Q11): only a failed healing isolates; a barrier that is not met, a silent API and a guard never do.
+From every state silence alone leads to an end.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from recovery import steps
+from recovery.cells import (
+    COUNTERS_CELL,
+    INCIDENT_CELL,
+    RUN_CELL,
+    HoldTarget,
+    IncidentCell,
+    PodCell,
+)
+from recovery.classification import NODE_NAMESPACE
+from recovery.counters import counters_of, refund
+from recovery.journal import decide, notify
+from recovery.plan import (
+    FAIL_JOB,
+    RELEASE_JOB,
+    Wish,
+    begin_attempt,
+    choose,
+    close,
+    in_place_use,
+    may_refund,
+    restart_done,
+)
+from recovery.run_state import handle_evidence, present_evidence, run_of
+from recovery.turn import Turn
+from rules.model import LadderClass, Step, StepFailure
+from schemas.commands import Outcome, OutcomeResult, StepName
+from schemas.mailbox import HoldCause
+from schemas.records import IncidentResult, IncidentState
+
+
+IN_PLACE = "in_place_recovery"
+ATTRIBUTION_COVERS = ("record", "attribute", "release_job")
+_NOT_OURS = frozenset({OutcomeResult.REFUSED, OutcomeResult.BLOCKED, OutcomeResult.UNSUPPORTED})
+_ENDINGS = {StepName.STOP_PROCESSES: StepName.START_PROCESSES, StepName.SUSPEND_JOB: StepName.RESUME_JOB}
+
+
+def step_done(turn: Turn, incident: IncidentCell, *, epoch: int | None = None) -> None:
+    """The step under way is finished: take its effect down and go on."""
+    step = incident.step
+    if step is None:
+        return
+    if step.step is StepName.HEAL_CHIPS:
+        healed = frozenset((t.node.uid, t.chip.id, t.namespace, t.code) for t in incident.chips)
+        handle_evidence(turn, healed)
+        incident = replace(incident, healed=True)
+    if step.step is StepName.RESUME_JOB:
+        counters = counters_of(turn)
+        started = max(epoch or incident.epoch + 1, counters.schedule_count)
+        turn.put(COUNTERS_CELL, replace(counters, schedule_count=started))
+    if incident.index + 1 < len(incident.steps):
+        steps.begin(turn, replace(incident, index=incident.index + 1))
+        return
+    finish(turn, incident, step)
+
+
+def finish(turn: Turn, incident: IncidentCell, last: Step) -> None:
+    """The plan is through: the run is let go, failed, or has to become stable now."""
+    run = run_of(turn)
+    if last.step in {StepName.FAIL_JOB, StepName.RELEASE_JOB}:
+        turn.put(RUN_CELL, replace(run, let_go=True))
+        failed = last.step is StepName.FAIL_JOB
+        close(turn, incident, IncidentResult.FAILED if failed else IncidentResult.RELEASED)
+        return
+    counters = restart_done(turn, run)
+    wanted = turn.rulebook.settings.stabilising
+    patience = max(wanted.at_least, timedelta(seconds=wanted.times_last * counters.seconds_to_stable))
+    due = turn.after(patience)
+    turn.put(
+        INCIDENT_CELL,
+        replace(
+            incident,
+            state=IncidentState.STABILISING,
+            index=len(incident.steps),
+            begun=False,
+            look_at=None,
+            deadline=due,
+            due=due,
+        ),
+    )
+
+
+def outcome_came(turn: Turn, incident: IncidentCell, outcome: Outcome) -> None:
+    """An actuator's word on the step under way."""
+    step = incident.step
+    if step is None or not steps.is_current(turn, incident, outcome):
+        return
+    if outcome.result in {OutcomeResult.PENDING, OutcomeResult.UNREACHABLE}:
+        waiting = steps.note_pending(turn, incident, outcome)
+        if step.step in steps.BARRIERS and steps.barrier_met(waiting):
+            step_done(turn, waiting)
+        return
+    if outcome.result in _NOT_OURS:
+        not_ours(turn, incident, outcome)
+        return
+    if outcome.result is OutcomeResult.FAILED:
+        step_failed(turn, incident, outcome.cause or "failed", failed_on=outcome.failed_on)
+        return
+    if step.step is StepName.FIND_SPARE and outcome.spare is False:
+        step_failed(turn, incident, "no_spare")
+        return
+    if step.step in steps.BARRIERS and outcome.told is not None:
+        told = replace(incident, told=outcome.told, unreachable=False)
+        turn.put(INCIDENT_CELL, told)
+        if not steps.barrier_met(told):
+            return
+        incident = told
+    step_done(turn, incident, epoch=outcome.epoch)
+
+
+def pod_reported(turn: Turn, incident: IncidentCell) -> None:
+    """One more pod reported what the barrier under way waits for."""
+    counted = replace(incident, reported=incident.reported + 1)
+    turn.put(INCIDENT_CELL, counted)
+    if steps.barrier_met(counted):
+        step_done(turn, counted)
+
+
+def step_failed(turn: Turn, incident: IncidentCell, cause: str, *, failed_on: tuple[str, ...] = ()) -> None:
+    """The step under way failed, or its deadline passed."""
+    step = incident.step
+    if step is None:
+        return
+    failure = step.on_cause.get(cause, step.on_failure)
+    first = failure.then[0]
+    if first == "continue":
+        if step.step is StepName.ISOLATE_NODE:
+            say_not_isolated(turn, incident)
+        step_done(turn, incident)
+    elif first == "barrier":
+        barrier_missed(turn, incident, step)
+    elif first == "abnormal_end":
+        attribute_again(turn, incident, cause)
+    elif first == "stay":
+        no_spare(turn, incident)
+    else:
+        fall(turn, incident, step, failure, cause, failed_on=failed_on)
+
+
+def fall(
+    turn: Turn,
+    incident: IncidentCell,
+    step: Step,
+    failure: StepFailure,
+    cause: str,
+    *,
+    failed_on: tuple[str, ...] = (),
+) -> None:
+    """Take the strategy that the failed step leads to; the job is failed when none is left."""
+    isolates = failure.isolate and not (
+        incident.user and turn.rulebook.settings.user_class_heal_failed == "unconditional"
+    )
+    then = failure.then if isolates or not failure.isolate else ("unconditional_job_reschedule",)
+    said = failure.cause or cause
+    reason = f"{step.step.value} of {incident.strategy} failed: {cause}"
+    wish = Wish(
+        then=then,
+        rule=f"{incident.strategy}/{step.step.value}",
+        reason=reason,
+        holds=_holds_of_chips(turn, incident, failed_on) if isolates else (),
+        chain=failure.unconditional_chain,
+        cause=said,
+        user=incident.user,
+    )
+    descend(turn, incident, wish, row="4" if isolates else "11")
+
+
+def descend(turn: Turn, incident: IncidentCell, wish: Wish, *, row: str, flags: tuple[str, ...] = ()) -> None:
+    """Begin the next attempt of an incident whose present one is over, and say so."""
+    strategy, obstacles = choose(turn, run_of(turn), wish.then)
+    if strategy is None:
+        exhausted = "budget_exhausted" in obstacles.values()
+        ending = RELEASE_JOB if "unsupported" in obstacles.values() else FAIL_JOB
+        strategy = turn.rulebook.strategies.get(ending)
+        wish = replace(wish, cause="budget_exhausted" if exhausted else wish.cause or "nothing_left")
+    if strategy is None or strategy.id == incident.strategy == RELEASE_JOB:
+        close(turn, incident, IncidentResult.RELEASED, wish.cause)
+        return
+    planned = begin_attempt(turn, incident, strategy, wish)
+    decide(
+        turn,
+        verdict=strategy.id,
+        rule=wish.rule,
+        row=row,
+        reason=wish.reason,
+        domain=incident.domain,
+        incident=planned,
+        flags=flags,
+    )
+
+
+def _holds_of_chips(turn: Turn, incident: IncidentCell, failed_on: tuple[str, ...]) -> tuple[HoldTarget, ...]:
+    return tuple(
+        HoldTarget(
+            node=target.node,
+            cause=HoldCause(
+                namespace=target.namespace,
+                code=target.code,
+                chip=target.chip,
+                evidence=incident.trigger,
+                ladder_class=LadderClass.ISOLATE.value,
+                seen_at=turn.now,
+            ),
+        )
+        for target in incident.chips
+        if not failed_on or target.node.uid in failed_on
+    )
+
+
+def say_not_isolated(turn: Turn, incident: IncidentCell) -> None:
+    """The rebuild goes on and keeps off the node all the same; people are told why it is not isolated."""
+    missing = [hold for hold in incident.holds if hold.state != "held"]
+    if not missing:
+        return
+    why = ", ".join(f"{hold.node.name}: {hold.answer or 'no answer'}" for hold in missing)
+    reason = f"not isolated: {why}; the run is kept off all the same"
+    decide(
+        turn,
+        verdict="not_isolated",
+        rule=incident.rule,
+        row="4",
+        reason=reason,
+        domain=incident.domain,
+        incident=incident,
+        flags=("not_isolated",),
+    )
+    notify(turn, reason, about="not_isolated")
+
+
+def no_spare(turn: Turn, incident: IncidentCell) -> None:
+    """No spare node: what follows is the rulebook's choice by class (recovery 1, spare first)."""
+    choice = turn.rulebook.settings.no_spare
+    answer = choice.self_heal if incident.heals else choice.isolate
+    notify(turn, f"no spare node for {incident.strategy}: {answer}", about="no_spare")
+    if answer == "fail":
+        wish = Wish(
+            then=(FAIL_JOB,), rule=incident.rule, reason="no spare node", cause="no_spare", user=incident.user
+        )
+        descend(turn, incident, wish, row="11", flags=("no_spare",))
+        return
+    if answer == "stay" and _may_stay(turn, incident):
+        _stay(turn, incident)
+        return
+    decide(
+        turn,
+        verdict="wait",
+        rule=incident.rule,
+        row="4",
+        reason="no spare node; the rebuild waits for one",
+        domain=incident.domain,
+        incident=incident,
+        flags=("no_spare",),
+    )
+    step_done(turn, incident)
+
+
+def _may_stay(turn: Turn, incident: IncidentCell) -> bool:
+    limits = turn.rulebook.limits
+    if counters_of(turn).in_place_since_progress >= limits.in_place_per_run or not incident.chips:
+        return False
+    if any(
+        in_place_use(turn, f"{target.node.uid}/{target.chip.id}", user=target.user)[0]
+        >= limits.in_place_per_chip
+        for target in incident.chips
+    ):
+        return False
+    return choose(turn, run_of(turn), (IN_PLACE,))[0] is not None
+
+
+def _stay(turn: Turn, incident: IncidentCell) -> None:
+    if may_refund(incident):
+        refund(turn, incident)
+    staying = replace(incident, holds=(), excluded=())
+    wish = Wish(
+        then=(IN_PLACE,),
+        rule=incident.rule,
+        reason="no spare node, so the processes are restarted in place inside their limits",
+        user=incident.user,
+        heals=incident.heals,
+    )
+    descend(turn, staying, wish, row="4", flags=("no_spare",))
+
+
+def barrier_missed(turn: Turn, incident: IncidentCell, step: Step) -> None:
+    """Pods stayed silent: few on nodes that are not Ready are a fault of those; else hold, isolate nobody (design 8)."""
+    silent = silent_pods(turn, incident, step)
+    bad = _bad_nodes(turn)
+    limit = turn.rulebook.settings.barrier.few_silent
+    few = 0 < len(silent) <= limit and all(pod.node.uid in bad for pod in silent)
+    if few and incident.told >= 0 and not incident.unreachable:
+        nodes = {pod.node.uid: pod.node for pod in silent}
+        wish = Wish(
+            then=("pod_reschedule", "isolated_job_reschedule"),
+            rule=f"{incident.strategy}/{step.step.value}",
+            reason=f"{len(silent)} pods stayed silent and their nodes are not Ready",
+            holds=tuple(HoldTarget(node=node, cause=bad[uid]) for uid, node in nodes.items()),
+            user=False,
+        )
+        descend(turn, incident, wish, row="4")
+        return
+    hold_on(turn, incident, turn.rulebook.settings.barrier.hold, f"{len(silent)} pods are silent")
+
+
+def silent_pods(turn: Turn, incident: IncidentCell, step: Step) -> list[PodCell]:
+    """Pods that did not report what the barrier waits for; walks all pods, so only at a deadline."""
+    pods = [pod for name in turn.names("pod/") if (pod := turn.get(name, PodCell)) is not None]
+    if step.step is StepName.STOP_PROCESSES:
+        return [pod for pod in pods if pod.stopped_attempt != incident.attempt]
+    return [pod for pod in pods if pod.running_attempt != incident.attempt]
+
+
+def _bad_nodes(turn: Turn) -> dict[str, HoldCause]:
+    return {
+        item.node.uid: HoldCause(
+            namespace=item.namespace,
+            code=item.code,
+            chip=item.chip,
+            evidence=item.event,
+            ladder_class=item.ladder_class.value,
+            seen_at=item.at,
+        )
+        for item in present_evidence(turn)
+        if item.standing and item.namespace == NODE_NAMESPACE and item.ladder_class is LadderClass.ISOLATE
+    }
+
+
+def hold_on(turn: Turn, incident: IncidentCell, patience: timedelta, why: str) -> None:
+    """Nothing can be concluded: ask again, and after the patience end by the shortest safe end."""
+    since: datetime = incident.held_since or turn.now
+    step = incident.step
+    if step is None or turn.now - since >= patience:
+        safe_end(turn, incident, f"held for {patience}: {why}")
+        return
+    if incident.held_since is None:
+        decide(
+            turn,
+            verdict="hold",
+            rule=incident.rule,
+            row="1",
+            reason=f"{why}; held, nobody is isolated",
+            domain=incident.domain,
+            incident=incident,
+            flags=("held",),
+        )
+    deadline = min(turn.after(step.timeout), since + patience)
+    waiting = replace(incident, held_since=since, deadline=deadline, look=incident.look + 1)
+    steps.send(turn, waiting, step, "look")
+    turn.put(INCIDENT_CELL, steps.schedule_look(turn, waiting, step.look_every))
+
+
+def attribute_again(turn: Turn, incident: IncidentCell, cause: str) -> None:
+    """The restarted processes ended, or did not start: judged like any abnormal end, after its window (row 10)."""
+    due = turn.after(turn.rulebook.settings.attribution_window)
+    waiting = replace(
+        incident,
+        state=IncidentState.ATTRIBUTING,
+        covers=ATTRIBUTION_COVERS,
+        merge_before="",
+        steps=(),
+        index=0,
+        begun=False,
+        look_at=None,
+        deadline=due,
+        cause=cause,
+        due=due,
+    )
+    turn.put(INCIDENT_CELL, waiting)
+
+
+def not_ours(turn: Turn, incident: IncidentCell, outcome: Outcome) -> None:
+    """A guard forbids the step, the world is another one, or there is no adapter: end safely, isolate nothing more."""
+    said = outcome.cause or outcome.result.value
+    if incident.strategy == RELEASE_JOB:
+        close(turn, incident, IncidentResult.RELEASED, said)
+        return
+    safe_end(turn, incident, f"{outcome.result.value}: {said}")
+
+
+def safe_end(turn: Turn, incident: IncidentCell, why: str) -> None:
+    """Shortest safe end: start again what was stopped, resume what was suspended, else let the job go."""
+    ending = _ending_step(incident)
+    if ending is None:
+        wish = Wish(then=(RELEASE_JOB,), rule=incident.rule, reason=why, cause=why[:60], user=incident.user)
+        descend(turn, incident, wish, row="0", flags=("safe_end",))
+        return
+    planned = replace(
+        incident,
+        attempt=incident.attempt + 1,
+        steps=(ending,),
+        index=0,
+        begun=False,
+        covers=(),
+        merge_before="",
+        decided_at=turn.now,
+        reason=why,
+        cause=why[:60],
+    )
+    begun = steps.begin(turn, planned)
+    decide(
+        turn,
+        verdict=ending.step.value,
+        rule=incident.rule,
+        row="0",
+        reason=f"shortest safe end: {why}",
+        domain=incident.domain,
+        incident=begun,
+        flags=("safe_end",),
+    )
+
+
+def _ending_step(incident: IncidentCell) -> Step | None:
+    """The step that undoes what was begun; None when nothing was, or when just that has failed."""
+    begun = [step.step for step in incident.steps[: incident.index + (1 if incident.begun else 0)]]
+    current = incident.step
+    for opening, ending in _ENDINGS.items():
+        if opening not in begun or (current is not None and current.step is ending and incident.begun):
+            continue
+        for step in incident.steps:
+            if step.step is ending:
+                return step.model_copy(
+                    update={"on_failure": StepFailure(then=(RELEASE_JOB,)), "on_cause": {}}
+                )
+    return None
+
+
+def due_came(turn: Turn, incident: IncidentCell) -> None:
+    """The incident's due time: a look, or a deadline."""
+    if incident.deadline is not None and turn.now < incident.deadline:
+        steps.look(turn, incident)
+        return
+    if incident.unreachable:
+        hold_on(turn, incident, turn.rulebook.settings.api_hold, "the API does not answer")
+        return
+    step_failed(turn, incident, "timeout")

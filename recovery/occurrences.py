@@ -1,0 +1,224 @@
+"""What counts as an occurrence, and the sliding windows that count them (recovery 3).
+
+Edges, not levels: a standing fault reported again is the same occurrence until it is seen clear or a recovery completed since; an event
+already seen never counts twice. Windows run on event time, closed at both ends, and do not depend on the order of arrival.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from recovery.cells import (
+    BURST_KEPT,
+    SEEN_KEPT,
+    BurstCell,
+    BurstItem,
+    ChipCell,
+    FaultCell,
+    WindowCell,
+    burst_name,
+    chip_name,
+    fault_name,
+    place_name,
+)
+from recovery.classification import Fault
+from recovery.turn import Turn
+from rules.compiled import CompiledRule
+from rules.model import Count, CountBy
+
+FAULT_KEPT = timedelta(hours=24)
+WINDOW_CAP = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """Result of observing one occurrence in one window."""
+
+    count: int
+    fired: bool
+
+
+def place_of(fault: Fault) -> str:
+    """Place of a fault: `node/chip`, or `node/-`."""
+    return place_name(fault.node.uid, fault.chip.id if fault.chip else None)
+
+
+def observe_edge(turn: Turn, fault: Fault, recovered_at: datetime | None) -> bool:
+    """Note the report; True when it is a new occurrence, False for repeats, refreshes and clears."""
+    name = fault_name(place_of(fault), fault.namespace, fault.code)
+    cell = turn.get(name, FaultCell) or FaultCell()
+    if fault.evidence in cell.seen:
+        return False
+    at = fault.event.time
+    seen = (*cell.seen, fault.evidence)[-SEEN_KEPT:]
+    kept = replace(cell, last_at=at, seen=seen, due=turn.after(FAULT_KEPT))
+    if fault.state == "cleared":
+        turn.put(name, replace(kept, last_at=cell.last_at, standing=False))
+        return False
+    if fault.state == "asserted":
+        stands = cell.standing and not _recovered_since(cell, recovered_at)
+        turn.put(name, replace(kept, standing=True, asserted_at=cell.asserted_at if stands else turn.now))
+        return not stands
+    turn.put(name, kept)
+    return True
+
+
+def _recovered_since(cell: FaultCell, recovered_at: datetime | None) -> bool:
+    return recovered_at is not None and cell.asserted_at is not None and recovered_at > cell.asserted_at
+
+
+def expire_fault(turn: Turn, name: str) -> None:
+    """Forget a fault a day after its last report, unless it stands."""
+    cell = turn.get(name, FaultCell)
+    if cell is None:
+        return
+    if cell.standing:
+        turn.put(name, replace(cell, due=turn.after(FAULT_KEPT)))
+        return
+    turn.drop(name)
+
+
+def observe_window(turn: Turn, compiled: CompiledRule, fault: Fault) -> tuple[str, Hit]:
+    """Count the fault in the rule's window; the name of the window's cell and what came of it."""
+    count = compiled.rule.count
+    if count is None:
+        raise ValueError(f"rule {compiled.rule.id!r} counts nothing")
+    name = window_name(compiled, fault)
+    cell = turn.get(name, WindowCell) or WindowCell()
+    if count.mode == "strict" and _row_is_broken(turn, fault):
+        cell = WindowCell()
+    times, hit = slide(cell.times, fault.event.time, count)
+    if not times:
+        turn.drop(name)
+    else:
+        turn.put(name, WindowCell(times, due=turn.after(count.within)))
+    return name, hit
+
+
+def slide(times: tuple[datetime, ...], at: datetime, count: Count) -> tuple[tuple[datetime, ...], Hit]:
+    """Add an occurrence to a window and judge it: the times kept, and (count, fired).
+
+    The count is of occurrences within `[at - within, at]`, `at` included (seed 000: 3 times in 24 h, the third fires).
+    """
+    if count.fold and any(timedelta(0) <= at - anchor <= count.fold for anchor in times):
+        return times, Hit(_inside(times, at, count.within), fired=False)
+    joined = list(times)
+    insort(joined, at)
+    number = _inside(tuple(joined), at, count.within)
+    fired = number >= count.at_least
+    if fired and count.after_fire == "reset":
+        return tuple(time for time in joined if time > at), Hit(number, fired)
+    horizon = joined[-1] - count.within
+    return tuple(time for time in joined if time >= horizon)[-WINDOW_CAP:], Hit(number, fired)
+
+
+def _inside(times: tuple[datetime, ...], at: datetime, within: timedelta) -> int:
+    return sum(1 for time in times if at - within <= time <= at)
+
+
+def _row_is_broken(turn: Turn, fault: Fault) -> bool:
+    chip = turn.get(chip_name(place_of(fault)), ChipCell)
+    return chip is not None and chip.last_code not in {"", code_key(fault)}
+
+
+def code_key(fault: Fault) -> str:
+    """`namespace/code`."""
+    return f"{fault.namespace}/{fault.code}"
+
+
+def note_code(turn: Turn, fault: Fault) -> None:
+    """Remember the last code of the chip, for `mode: strict`."""
+    if fault.chip is None:
+        return
+    name = chip_name(place_of(fault))
+    chip = turn.get(name, ChipCell) or ChipCell()
+    turn.put(name, replace(chip, last_code=code_key(fault), due=chip.due or turn.after(FAULT_KEPT)))
+
+
+def window_name(compiled: CompiledRule, fault: Fault) -> str:
+    """Name of the cell of a rule's window for this fault's key."""
+    count = compiled.rule.count
+    by = count.by if count else ()
+    parts = {
+        CountBy.NODE: fault.node.uid,
+        CountBy.CHIP: fault.chip.id if fault.chip else "-",
+        CountBy.CODE: code_key(fault),
+    }
+    return "/".join(["window", compiled.rule.id, *(parts[key] for key in by if key is not CountBy.RUN)])
+
+
+def software_filter(turn: Turn, fault: Fault) -> tuple[bool, bool]:
+    """(kept out of the count, one of this code was kept out before).
+
+    The same code on several chips of one run in a short time looks like software: these occurrences, the earlier ones included, leave
+    the windows of self-heal class counts. It never lowers an isolate-class fault and does not know codes that reach beyond a chip.
+    """
+    limits = turn.rulebook.settings.software_filter
+    if not limits.chips or not fault.self_heals or fault.scope in limits.exempt_scopes:
+        return False, False
+    name = burst_name(fault.namespace, fault.code)
+    cell = turn.get(name, BurstCell) or BurstCell()
+    at, place = fault.event.time, place_of(fault)
+    near = tuple(item for item in cell.items if abs(item.at - at) <= limits.within)
+    again = cell.filtered_at is not None and timedelta(0) <= at - cell.filtered_at <= limits.memory
+    filtered = len({item.place for item in near} | {place}) >= limits.chips
+    if filtered:
+        for item in near:
+            _withdraw(turn, item)
+    came_again = again and not _same_burst(cell, at, limits.within)
+    turn.put(
+        name,
+        BurstCell(
+            items=(*near, BurstItem(at, place, ()))[-BURST_KEPT:],
+            filtered_at=at if filtered else cell.filtered_at,
+            due=turn.after(limits.memory),
+        ),
+    )
+    return filtered, came_again
+
+
+def _same_burst(cell: BurstCell, at: datetime, within: timedelta) -> bool:
+    return cell.filtered_at is not None and abs(at - cell.filtered_at) <= within
+
+
+def _withdraw(turn: Turn, item: BurstItem) -> None:
+    for name in item.windows:
+        window = turn.get(name, WindowCell)
+        if window is None or item.at not in window.times:
+            continue
+        left = list(window.times)
+        left.remove(item.at)
+        if left:
+            turn.put(name, replace(window, times=tuple(left)))
+        else:
+            turn.drop(name)
+
+
+def note_windows(turn: Turn, fault: Fault, windows: tuple[str, ...]) -> None:
+    """Remember in which windows the newest occurrence of a burst was counted, should it have to leave them again."""
+    name = burst_name(fault.namespace, fault.code)
+    cell = turn.get(name, BurstCell)
+    if cell is None or not cell.items or not windows:
+        return
+    last = replace(cell.items[-1], windows=windows)
+    turn.put(name, replace(cell, items=(*cell.items[:-1], last)))
+
+
+def companion_state(turn: Turn, fault: Fault) -> str:
+    """`none`; `drop`: the fault it accompanies came within its time; `wait`: it may still come (research 1.6)."""
+    if fault.row is None or not fault.row.companion_of:
+        return "none"
+    code, _, seconds = fault.row.companion_of.partition("/")
+    within = timedelta(seconds=float(seconds.removesuffix("s")))
+    leader = turn.get(fault_name(place_of(fault), fault.namespace, code), FaultCell)
+    if leader is not None and leader.last_at is not None and abs(leader.last_at - fault.event.time) <= within:
+        return "drop"
+    return "wait"
+
+
+def companion_wait(fault: Fault) -> timedelta:
+    """How long a companion fault is held for the one it accompanies."""
+    seconds = fault.row.companion_of.partition("/")[2] if fault.row else "0s"
+    return timedelta(seconds=float(seconds.removesuffix("s")))

@@ -1,0 +1,340 @@
+"""The run's mailbox: facts, faults, ends, outcomes, answers, ticks and orders, each to where it is decided."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from recovery.attempt import due_came, outcome_came, pod_reported, safe_end, say_not_isolated, step_done
+from recovery.cells import (
+    COUNTERS_CELL,
+    INCIDENT_CELL,
+    PAUSE_CELL,
+    RUN_CELL,
+    WAITING_CELL,
+    WAITING_KEPT,
+    IncidentCell,
+    PauseCell,
+    PodCell,
+    RunCell,
+    WaitingCell,
+    pod_name,
+)
+from recovery.counters import counters_of, ha_of, note_step
+from recovery.ends import (
+    check_came,
+    eviction_came,
+    exit_came,
+    hang_came,
+    preemption_came,
+    run_failed,
+    window_over,
+)
+from recovery.faults import fault_came
+from recovery.occurrences import expire_fault
+from recovery.plan import close
+from recovery.run_facts import pod_bound, pod_ended, run_seen, state_of_issue
+from recovery.run_state import run_of
+from recovery.steps import answered, begin
+from recovery.turn import Turn
+from recovery.verdicts import incident_of
+from schemas.commands import Outcome, StepName
+from schemas.envelope import decode, encode
+from schemas.facts import IssueState, PodBound, PodEnded, RunEnded, RunSeen
+from schemas.mailbox import CancelIncidentOrder, HoldAnswer, NodeNews, PauseOrder, ResumeOrder, Tick
+from schemas.records import IncidentResult, IncidentState
+from schemas.signals import (
+    ChipFault,
+    Eviction,
+    HangEvidence,
+    Milestone,
+    MilestoneName,
+    PreCheckItem,
+    PreemptionNotice,
+    ProcessExit,
+    ProcessState,
+    ProcessStateName,
+    Progress,
+)
+
+_NEEDS_RUN = (ChipFault, NodeNews, ProcessExit, HangEvidence, PreCheckItem, PreemptionNotice, Eviction)
+
+
+def handle(turn: Turn) -> None:
+    """Handle one message of a run's mailbox."""
+    data = turn.data
+    run = run_of(turn)
+    if isinstance(data, _NEEDS_RUN):
+        if run.ended:
+            return
+        if not run.known:
+            _wait_for_facts(turn)
+            return
+        _observation(turn, data)
+        return
+    _other(turn, data, run)
+
+
+def _observation(turn: Turn, data: Any) -> None:
+    match data:
+        case ChipFault() | NodeNews():
+            fault_came(turn)
+        case ProcessExit():
+            exit_came(turn, data)
+        case HangEvidence():
+            hang_came(turn, data)
+        case PreCheckItem():
+            check_came(turn, data)
+        case PreemptionNotice():
+            preemption_came(turn, data)
+        case Eviction():
+            eviction_came(turn, data)
+
+
+def _other(turn: Turn, data: Any, run: RunCell) -> None:  # noqa: C901, PLR0912 - one line a kind of message
+    match data:
+        case Progress():
+            _progress(turn, data, run)
+        case ProcessState():
+            _process_state(turn, data)
+        case Milestone():
+            _milestone(turn, data)
+        case Outcome():
+            _outcome(turn, data)
+        case HoldAnswer():
+            _hold_answered(turn, data)
+        case Tick():
+            _tick(turn, data)
+        case RunSeen():
+            _run_seen(turn, data, run)
+        case RunEnded():
+            _run_ended(turn, data, run)
+        case PodBound():
+            pod_bound(turn, data)
+        case PodEnded():
+            pod_ended(turn, data)
+        case IssueState():
+            state_of_issue(turn, data)
+        case PauseOrder():
+            turn.put(PAUSE_CELL, PauseCell(since=turn.now, by=data.by, due=data.until))
+        case ResumeOrder():
+            _resume(turn)
+        case CancelIncidentOrder():
+            incident = incident_of(turn)
+            if incident is not None:
+                _end_safely(turn, incident, f"cancelled by {data.by}: {data.reason}")
+
+
+def _run_seen(turn: Turn, data: RunSeen, before: RunCell) -> None:
+    run_seen(turn, data)
+    if not before.known:
+        _release_waiting(turn, WAITING_CELL)
+    incident = incident_of(turn)
+    if incident is not None and before.known and not ha_of(turn, run_of(turn)).on and ha_of(turn, before).on:
+        _end_safely(turn, incident, "high availability was switched off")
+
+
+def _wait_for_facts(turn: Turn) -> None:
+    """The run's first fact has not come yet: the message waits up to 5 s (design 2, the route)."""
+    cell = turn.get(WAITING_CELL, WaitingCell) or WaitingCell(
+        due=turn.after(turn.rulebook.settings.unplaced_wait)
+    )
+    if len(cell.events) < WAITING_KEPT:
+        turn.put(WAITING_CELL, replace(cell, events=(*cell.events, encode(turn.event).decode())))
+
+
+def _release_waiting(turn: Turn, name: str, *, companion: bool = False) -> None:
+    """Handle what waits in the cell, in order; a run still unknown is taken as one without high availability."""
+    cell = turn.get(name, WaitingCell)
+    if cell is None:
+        return
+    turn.drop(name)
+    own, was = turn.event, run_of(turn)
+    if not was.known:
+        turn.put(RUN_CELL, replace(was, known=True))
+    for raw in cell.events:
+        turn.event = decode(raw.encode())
+        if companion and isinstance(turn.event.data, ChipFault | NodeNews):
+            fault_came(turn, companion_waited=True)
+        else:
+            handle(turn)
+    turn.event = own
+    if not was.known:
+        turn.put(RUN_CELL, replace(run_of(turn), known=False))
+
+
+def _progress(turn: Turn, data: Progress, run: RunCell) -> None:
+    if data.step is None:
+        return
+    note_step(turn, data.step)
+    stale = run.progress_at is None or turn.event.time - run.progress_at >= turn.rulebook.settings.node_grace
+    if run.known and (stale or not run.reports_progress):
+        turn.put(
+            RUN_CELL,
+            replace(
+                run,
+                reports_progress=True,
+                progress_step=max(run.progress_step, data.step),
+                progress_at=turn.event.time,
+            ),
+        )
+
+
+def _process_state(turn: Turn, data: ProcessState) -> None:
+    uid = data.placement.pod_uid
+    pod = turn.get(pod_name(uid), PodCell) if uid else None
+    if uid is None or pod is None:
+        return
+    incident = incident_of(turn)
+    step = incident.step.step if incident and incident.step and incident.begun else None
+    ours = incident is not None and data.attempt == incident.attempt
+    if data.state is ProcessStateName.STOPPED and data.attempt > pod.stopped_attempt:
+        turn.put(pod_name(uid), replace(pod, stopped_attempt=data.attempt))
+        if incident is not None and ours and step is StepName.STOP_PROCESSES:
+            pod_reported(turn, incident)
+    elif data.state is ProcessStateName.RUNNING and data.attempt > pod.running_attempt:
+        turn.put(pod_name(uid), replace(pod, running_attempt=data.attempt))
+        if incident is not None and ours and step is StepName.START_PROCESSES:
+            pod_reported(turn, incident)
+
+
+def _milestone(turn: Turn, data: Milestone) -> None:
+    incident = incident_of(turn)
+    if data.name is not MilestoneName.STABLE or incident is None:
+        return
+    if incident.state is not IncidentState.STABILISING:
+        return
+    if data.attempt is not None and data.attempt != incident.attempt:
+        return
+    counters = counters_of(turn)
+    restarted = counters.last_restart_at or turn.now
+    seconds = max(0.0, (turn.now - restarted).total_seconds())
+    turn.put(COUNTERS_CELL, replace(counters, seconds_to_stable=seconds))
+    close(turn, incident, IncidentResult.RECOVERED)
+
+
+def _outcome(turn: Turn, data: Outcome) -> None:
+    incident = incident_of(turn)
+    if incident is not None and data.incident == incident.id:
+        outcome_came(turn, incident, data)
+
+
+def _hold_answered(turn: Turn, data: HoldAnswer) -> None:
+    incident = turn.get(INCIDENT_CELL, IncidentCell)
+    if incident is None or incident.id != data.incident:
+        return
+    holds = tuple(
+        replace(hold, state=data.answer, answer=data.cause or "")
+        if hold.node.uid == data.node.uid and hold.state == "asked"
+        else hold
+        for hold in incident.holds
+    )
+    told = replace(incident, holds=holds)
+    turn.put(INCIDENT_CELL, told)
+    step = told.step
+    isolating = told.open and told.begun and step is not None and step.step is StepName.ISOLATE_NODE
+    if not isolating or not answered(told):
+        return
+    if any(hold.state != "held" for hold in told.holds):
+        say_not_isolated(turn, told)
+    step_done(turn, told)
+
+
+def _tick(turn: Turn, tick: Tick) -> None:
+    """A due time came; a tick for a cell that has moved on changes nothing."""
+    name = tick.cell
+    cell = turn.get(name, object)
+    if cell is None or getattr(cell, "due", None) != tick.due or turn.now < tick.due:
+        return
+    match name.partition("/")[0]:
+        case "incident" if isinstance(cell, IncidentCell):
+            _incident_due(turn, cell)
+        case "run" if isinstance(cell, RunCell):
+            _run_due(turn, cell)
+        case "fault":
+            expire_fault(turn, name)
+        case "waiting":
+            _release_waiting(turn, name, companion=name != WAITING_CELL)
+        case "pause":
+            _resume(turn)
+        case _:
+            turn.drop(name)
+
+
+def _incident_due(turn: Turn, incident: IncidentCell) -> None:
+    match incident.state:
+        case IncidentState.ATTRIBUTING:
+            window_over(turn, incident)
+        case IncidentState.ACTING:
+            due_came(turn, incident)
+        case IncidentState.STABILISING:
+            close(turn, incident, IncidentResult.INCOMPLETE)
+        case IncidentState.CLOSED:
+            turn.drop(INCIDENT_CELL)
+
+
+def _run_due(turn: Turn, run: RunCell) -> None:
+    """A Failed run that nobody rebuilt has ended; an ended run's cells go away after their time."""
+    if run.ended:
+        for name in tuple(turn.names()):
+            turn.drop(name)
+        return
+    _end(turn, run, "failed")
+
+
+def _run_ended(turn: Turn, data: RunEnded, run: RunCell) -> None:
+    if run.ended or (run.object_uid and data.object_uid != run.object_uid):
+        return
+    incident = incident_of(turn)
+    rebuilding = incident is not None and incident.state is IncidentState.ACTING and incident.new_issue
+    if data.how == "failed" and not run.let_go:
+        due = turn.after(turn.rulebook.settings.failed_run_ends_after)
+        turn.put(RUN_CELL, replace(run, failed_at=turn.now, due=due))
+        run_failed(turn, data)
+        return
+    if data.how == "deleted" and rebuilding:
+        return
+    _end(turn, run, data.how)
+
+
+def _end(turn: Turn, run: RunCell, how: str) -> None:
+    incident = incident_of(turn)
+    if incident is not None:
+        failing = incident.strategy == "fail_job" and how == "failed"
+        close(
+            turn,
+            incident,
+            IncidentResult.FAILED if failing else IncidentResult.RUN_ENDED,
+            how if not failing else "",
+        )
+    kept = turn.rulebook.settings.cells_kept_after_end
+    turn.put(RUN_CELL, replace(run_of(turn), ended=how, ended_at=turn.now, due=turn.after(kept)))
+
+
+def _end_safely(turn: Turn, incident: IncidentCell, why: str) -> None:
+    if incident.state is IncidentState.STABILISING:
+        close(turn, incident, IncidentResult.CANCELLED, why[:60])
+        return
+    safe_end(turn, incident, why)
+
+
+def _resume(turn: Turn) -> None:
+    """Unfreeze: deadlines move by the pause, and a step that was not begun begins now."""
+    pause = turn.get(PAUSE_CELL, PauseCell)
+    if pause is None:
+        return
+    turn.drop(PAUSE_CELL)
+    incident = incident_of(turn)
+    if incident is None:
+        return
+    if incident.state is IncidentState.ACTING and not incident.begun:
+        begin(turn, incident)
+        return
+    paused = turn.now - pause.since
+    moved = replace(
+        incident,
+        deadline=incident.deadline + paused if incident.deadline else None,
+        look_at=incident.look_at + paused if incident.look_at else None,
+        due=incident.due + paused if incident.due else None,
+    )
+    turn.put(INCIDENT_CELL, moved)

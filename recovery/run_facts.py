@@ -1,0 +1,102 @@
+"""Facts about a run: what the watcher says of the workload object and its pods, as edges."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from recovery.annotations import POD_RETRIES_USED, RETRIES_USED, mirrored_use
+from recovery.cells import COUNTERS_CELL, RUN_CELL, CountersCell, PodCell, RunCell, pod_name
+from recovery.counters import counters_of, ha_of
+from recovery.journal import decide, notify
+from recovery.run_state import run_of
+from recovery.turn import Turn
+from schemas.facts import IssueState, PodBound, PodEnded, RunSeen
+from schemas.records import FaultDomain
+
+
+def run_seen(turn: Turn, data: RunSeen) -> None:
+    """The workload object as it stands."""
+    before = run_of(turn)
+    if before.ended:
+        return
+    rebuilt = before.failed_at is not None and data.object_uid != before.object_uid
+    seen = replace(
+        before,
+        known=True,
+        namespace=data.namespace,
+        name=data.name,
+        workload=data.workload.value,
+        object_uid=data.object_uid,
+        size=data.size,
+        annotations=tuple(sorted(data.annotations.items())),
+        supervised=data.supervised,
+        supported=data.supported,
+        suspended=data.suspended,
+        failed_at=None if rebuilt else before.failed_at,
+        due=None if rebuilt else before.due,
+    )
+    if turn.get(COUNTERS_CELL, CountersCell) is None:
+        _first_counters(turn, data)
+    elif data.epoch > counters_of(turn).schedule_count:
+        turn.put(COUNTERS_CELL, replace(counters_of(turn), schedule_count=data.epoch))
+    settings = ha_of(turn, seen)
+    turn.put(RUN_CELL, replace(seen, problems=settings.problems))
+    if settings.problems and settings.problems != before.problems:
+        _say_bad_annotations(turn, settings.problems)
+
+
+def _first_counters(turn: Turn, data: RunSeen) -> None:
+    """The mirror on the job counts only because our own cell is missing (finding Q35)."""
+    cell = CountersCell(
+        schedule_count=data.epoch,
+        job_retries_used=mirrored_use(data.annotations, RETRIES_USED),
+        pod_retries_used=mirrored_use(data.annotations, POD_RETRIES_USED),
+    )
+    turn.put(COUNTERS_CELL, cell)
+
+
+def _say_bad_annotations(turn: Turn, problems: tuple[str, ...]) -> None:
+    reason = "; ".join(problems)[:1900]
+    decide(
+        turn,
+        verdict="record",
+        rule="bad-annotation",
+        row="0",
+        reason=reason,
+        domain=FaultDomain.DATA_OR_MODEL,
+        flags=("bad_annotation",),
+    )
+    notify(turn, reason, about="bad_annotation")
+
+
+def pod_bound(turn: Turn, data: PodBound) -> None:
+    """A pod of the run was bound: one cell a pod, one number for all (finding Q19)."""
+    uid = data.placement.pod_uid
+    if uid is None:
+        return
+    known = turn.get(pod_name(uid), PodCell)
+    rank = data.placement.rank if data.placement.rank is not None else -1
+    if known is not None:
+        turn.put(pod_name(uid), replace(known, node=data.node, rank=rank))
+        return
+    turn.put(pod_name(uid), PodCell(node=data.node, rank=rank, epoch=data.placement.epoch or 0))
+    run = run_of(turn)
+    turn.put(RUN_CELL, replace(run, pods=run.pods + 1))
+
+
+def pod_ended(turn: Turn, data: PodEnded) -> None:
+    """A pod of the run is terminal or gone."""
+    uid = data.placement.pod_uid
+    if uid is None or turn.get(pod_name(uid), PodCell) is None:
+        return
+    turn.drop(pod_name(uid))
+    run: RunCell = run_of(turn)
+    turn.put(RUN_CELL, replace(run, pods=max(0, run.pods - 1)))
+
+
+def state_of_issue(turn: Turn, data: IssueState) -> None:
+    """The watcher counted the pods of the present issue."""
+    run = run_of(turn)
+    if data.epoch < counters_of(turn).schedule_count or not run.known:
+        return
+    turn.put(RUN_CELL, replace(run, incomplete=data.state == "incomplete"))
