@@ -1,12 +1,14 @@
 """The rulebook's document: what people write in YAML, as pydantic models.
 
-These models fix the vocabulary (and the JSON Schema editors complete from); positions, overlays and conditions are the loader's and the
-compiler's. Every number a seed fixes stands in `rules/default/`, never here: a default given here is only "absent means off".
+These models fix the vocabulary (and the JSON Schema editors complete from); positions, overlays and conditions are
+the loader's and the compiler's. Every number a seed fixes stands in `rules/default/`, never here: a default given
+here is only "absent means off".
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from datetime import timedelta
 from enum import StrEnum
 from typing import Annotated, Any, Final, Literal
@@ -31,7 +33,9 @@ def parse_duration(value: object) -> object:
         parts = _DURATION.findall(text)
         if parts and "".join(number + unit for number, unit in parts) == text:
             return timedelta(seconds=sum(float(number) * _UNIT_SECONDS[unit] for number, unit in parts))
-    raise ValueError(f"{value!r} is no duration; write a number with its unit, such as 30s, 10m, 24h or 1h30m")
+    raise ValueError(
+        f"{value!r} is no duration; write a number with its unit, such as 30s, 10m, 24h or 1h30m"
+    )
 
 
 def format_duration(value: timedelta) -> str:
@@ -49,6 +53,8 @@ def format_duration(value: timedelta) -> str:
 Duration = Annotated[
     timedelta, BeforeValidator(parse_duration), PlainSerializer(format_duration, return_type=str)
 ]
+Flag = Annotated[bool, Field(strict=True)]
+"""true or false; the words yes, no, on, off and the numbers 0, 1 are refused rather than read as one of them."""
 Identifier = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,62}$")]
 Prose = Annotated[str, Field(min_length=1, max_length=500)]
 
@@ -56,7 +62,9 @@ Prose = Annotated[str, Field(min_length=1, max_length=500)]
 class Document(BaseModel):
     """Base: unknown keys are refused, so that a mistyped key never goes unseen."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", populate_by_name=True, use_attribute_docstrings=True
+    )
 
 
 class LadderClass(StrEnum):
@@ -99,7 +107,7 @@ class CountBy(StrEnum):
 class Count(Document):
     """Occurrences in a sliding window, closed at both ends, on event time (recovery 3)."""
 
-    at_least: Annotated[int, Field(ge=2, le=1000)]
+    at_least: Annotated[int, Field(strict=True, ge=2, le=1000)]
     within: Duration
     by: Annotated[tuple[CountBy, ...], Field(min_length=1)]
     after_fire: Literal["reset", "slide"] = "reset"
@@ -146,17 +154,17 @@ class Rule(Document):
     """Verbs or strategies in order of preference: the first that is enabled, possible and affordable."""
     otherwise: str = "fail_job"
     """A verb or strategy for when none of `then` is possible or affordable."""
-    isolate: bool = False
+    isolate: Flag = False
     """Hold the event's node for this cause, whatever becomes of the strategy."""
     unconditional_chain: ChainEffect | None = None
     """Overrides what the strategy says of the unconditional chain."""
-    keep_off: bool = False
+    keep_off: Flag = False
     """Keep the rebuilt run off the event's node without isolating it (soft exclusion)."""
     cause: Annotated[str, Field(max_length=64)] = ""
     """Result cause for `fail_job` and `release_job`."""
     reason: Prose
     """What people read in the decision."""
-    notify: bool = False
+    notify: Flag = False
     mode: Mode = Mode.ENFORCE
     trust: Literal["internal", "external"] = "internal"
     """`external`: may act on signals of other systems as well."""
@@ -169,7 +177,7 @@ class StepFailure(Document):
 
     then: Annotated[tuple[str, ...], Field(min_length=1)]
     """Strategies in order, or one of: abnormal_end, barrier, continue, fail_job, stay."""
-    isolate: bool = False
+    isolate: Flag = False
     """Hold the nodes the step failed on. Only `heal_chips` may say so (recovery 1, going down)."""
     cause: str = ""
     unconditional_chain: ChainEffect | None = None
@@ -197,7 +205,7 @@ class Step(Document):
     on_cause: dict[str, Failure] = Field(default_factory=dict)
     """By cause of the failure, before `on_failure`."""
     only_if: Literal["always", "fault_heals", "isolating"] = "always"
-    """`fault_heals`: only when the incident's fault is of a self-heal class; `isolating`: when a node is to be isolated."""
+    """`fault_heals`: only when the incident's fault is of a self-heal class; `isolating`: when a node is isolated."""
     arguments: dict[str, Any] = Field(default_factory=dict)
 
 
@@ -214,13 +222,13 @@ def _read_step(value: object) -> object:
 class Effects(Document):
     """What a strategy does to budgets, chains and counters (recovery 2)."""
 
-    job_retries: Annotated[int, Field(ge=0, le=1)] = 0
-    pod_retries: Annotated[int, Field(ge=0, le=1)] = 0
+    job_retries: Annotated[int, Field(strict=True, ge=0, le=1)] = 0
+    pod_retries: Annotated[int, Field(strict=True, ge=0, le=1)] = 0
     unconditional_chain: ChainEffect = ChainEffect.KEEP
     hang_chain: ChainEffect = ChainEffect.KEEP
-    new_issue: bool = False
-    """Pods are made anew: MA_SCHEDULE_CNT grows by one when the processes of the issue start, MA_PROC_START_CNT is 1."""
-    in_place: bool = False
+    new_issue: Flag = False
+    """Pods are made anew: MA_SCHEDULE_CNT grows by one when the issue's processes start, MA_PROC_START_CNT is 1."""
+    in_place: Flag = False
     """Counts against the limits of in-place recovery per chip and per run."""
 
 
@@ -229,11 +237,11 @@ class Strategy(Document):
 
     id: Identifier
     title: Prose
-    enabled: bool = True
+    enabled: Flag = True
     disabled_because: str = ""
-    supervised: bool = False
+    supervised: Flag = False
     """Needs relight's supervisor in every pod."""
-    whole_issue: bool = False
+    whole_issue: Flag = False
     """Needs every pod to exist and every node of the run to be Ready."""
     flag: Literal["", "pod_retry"] = ""
     switch: Literal["", "in_place", "isolated_job", "pre_check"] = ""
@@ -251,7 +259,7 @@ class Strategy(Document):
 class SoftwareFilter(Document):
     """Same code on several chips of one run in a short time: not counted towards isolation (recovery 3)."""
 
-    chips: Annotated[int, Field(ge=0)]
+    chips: Annotated[int, Field(strict=True, ge=0)]
     """0 switches it off."""
     within: Duration
     exempt_scopes: tuple[str, ...]
@@ -262,7 +270,7 @@ class SoftwareFilter(Document):
 class InPlacePerChip(Document):
     """Limit of in-place recoveries per chip, whatever the code."""
 
-    at_most: Annotated[int, Field(ge=1)]
+    at_most: Annotated[int, Field(strict=True, ge=1)]
     within: Duration
 
 
@@ -276,10 +284,10 @@ class Stabilising(Document):
 class Barrier(Document):
     """What to do when pods stay silent at a stop or start barrier (design 8)."""
 
-    few_silent: Annotated[int, Field(ge=0)]
+    few_silent: Annotated[int, Field(strict=True, ge=0)]
     """Up to so many silent pods on nodes that are not Ready are a fault of those nodes."""
     hold: Duration
-    """How long an incident holds when many are silent or the API is in trouble; then it ends by its shortest safe end."""
+    """How long an incident holds when many are silent or the API is away; then it ends by its shortest safe end."""
 
 
 class NoSpare(Document):
@@ -299,19 +307,19 @@ class Settings(Document):
     healthy_is_progress: Duration
     stabilising: Stabilising
     in_place_per_chip: InPlacePerChip
-    in_place_per_run: Annotated[int, Field(ge=1)]
-    same_step_resumes: Annotated[int, Field(ge=1)]
-    unconditional_in_a_row: Annotated[int, Field(ge=1)]
+    in_place_per_run: Annotated[int, Field(strict=True, ge=1)]
+    same_step_resumes: Annotated[int, Field(strict=True, ge=1)]
+    unconditional_in_a_row: Annotated[int, Field(strict=True, ge=1)]
     unconditional_same_problem_by: Literal["any", "exit_code"]
-    hang_in_a_row: Annotated[int, Field(ge=1)]
+    hang_in_a_row: Annotated[int, Field(strict=True, ge=1)]
     software_filter: SoftwareFilter
     severity_fallback: dict[Literal["notice", "minor", "major", "critical"], LadderClass]
     escalation: Literal["off", "table"]
     no_spare: NoSpare
     retry_num_implies: tuple[Literal["in_place", "isolated_job", "pre_check"], ...]
-    pod_retry_default: Annotated[int, Field(ge=0)]
+    pod_retry_default: Annotated[int, Field(strict=True, ge=0)]
     drain_is: Literal["reschedule", "fail"]
-    rank_zero_in_pod_reschedule: bool
+    rank_zero_in_pod_reschedule: Flag
     retained_pod_counter: Literal["continue", "reset"]
     user_class_heal_failed: Literal["isolate", "unconditional"]
     node_grace: Duration
@@ -321,10 +329,10 @@ class Settings(Document):
     """How long after its deadline a command may still be obeyed if nothing changed (`not_after`)."""
     failed_run_ends_after: Duration
     cells_kept_after_end: Duration
-    max_excluded_nodes: Annotated[int, Field(ge=1, le=64)]
+    max_excluded_nodes: Annotated[int, Field(strict=True, ge=1, le=64)]
     hold_retry: Duration
     """How long a node waits before it asks again for an isolation that was blocked or not answered."""
-    hold_tries: Annotated[int, Field(ge=1)]
+    hold_tries: Annotated[int, Field(strict=True, ge=1)]
     """After so many tries a human is asked."""
 
 
@@ -345,7 +353,7 @@ class CodeRow(Document):
     companion_of: str = ""
     release: str = ""
     escalation: str = ""
-    notify: bool = False
+    notify: Flag = False
 
 
 class RulebookDocument(Document):
@@ -360,8 +368,11 @@ class RulebookDocument(Document):
 
     @model_validator(mode="after")
     def _names_are_unique(self) -> RulebookDocument:
-        for what, names in (("rule", [r.id for r in self.rules]), ("strategy", [s.id for s in self.strategies])):
-            twice = {name for name in names if names.count(name) > 1}
+        for what, names in (
+            ("rule", [r.id for r in self.rules]),
+            ("strategy", [s.id for s in self.strategies]),
+        ):
+            twice = [name for name, times in Counter(names).items() if times > 1]
             if twice:
-                raise ValueError(f"{what} id {sorted(twice)[0]!r} stands twice; ids must be unique")
+                raise ValueError(f"{what} id {twice[0]!r} stands twice; ids must be unique")
         return self

@@ -1,8 +1,8 @@
 """What a rule's condition can speak of: every symbol, its type and meaning.
 
-A condition such as `fault.class == "isolate" and run.ha` reads attributes of these groups. The checker types conditions by the
-annotations here and refuses a group that does not exist for the rule's `on:` kinds; `recovery` fills the groups in. `class` is a Python
-keyword, so the field is `class_` and rule authors write `class`.
+A condition such as `fault.class == "isolate" and run.ha` reads attributes of these groups. The checker types
+conditions by the annotations here and refuses a group that does not exist for the rule's `on:` kinds; `recovery`
+fills the groups in. `class` is a Python keyword, so the field is `class_` and rule authors write `class`.
 """
 
 from __future__ import annotations
