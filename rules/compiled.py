@@ -20,7 +20,7 @@ from rules.errors import ConditionError, Finding, RulebookError
 from rules.expression import Condition, Predicate, read_condition
 from rules.model import CodeRow, Mode, Rule, RulebookDocument, Settings, Strategy
 from rules.packaged import default_content
-from rules.shape import findings_of
+from rules.shape import findings_of, no_raw
 from rules.symbols import LimitSymbols, RuleKind
 from rules.vocabulary import groups_of
 
@@ -133,7 +133,7 @@ def _validated(content: dict[str, Any]) -> RulebookDocument:
     try:
         return RulebookDocument.model_validate(content)
     except ValidationError as error:
-        raise RulebookError(findings_of(error, content)) from None
+        raise RulebookError(findings_of(error, no_raw)) from None
 
 
 def _assemble(document: RulebookDocument, rules: Iterable[CompiledRule], digest: str) -> CompiledRulebook:

@@ -62,14 +62,14 @@ class Marked:
         return self.place() if self.key is None else self.file.place(*self.key)
 
     def inside(self, offset: int, length: int) -> Place:
-        """Where a character of a text stands in the file, whatever style the text is written in."""
+        """Where a character of a text stands in the file, whatever style it is written in."""
         if not isinstance(self.value, str):
             return self.place()
         index = next(_skip(_aligned(self), offset), None)
         return self.place() if index is None else self.file.place(index, length)
 
 
-def plain(marked: Marked) -> Any:  # noqa: ANN401 - the same value without its marks
+def plain(marked: Marked) -> Any:  # noqa: ANN401 - the value's own type
     """The value without marks."""
     if isinstance(marked.value, dict):
         return {key: plain(value) for key, value in marked.value.items()}
@@ -81,8 +81,8 @@ def plain(marked: Marked) -> Any:  # noqa: ANN401 - the same value without its m
 def find(marked: Marked, path: Path) -> Marked:
     """The value at a path, or the nearest one above it that exists.
 
-    Short forms are seen through: `- stop_processes: {grace: 30s}` has the path (..., "grace"), and a failure written as one
-    name has the path (..., "then", 0).
+    Short forms are seen through: `- stop_processes: {grace: 30s}` has the path (..., "grace"), and a failure written
+    as one name has the path (..., "then", 0).
     """
     current = marked
     for part in path:
@@ -110,7 +110,7 @@ def _skip(indexes: Iterator[int], count: int) -> Iterator[int]:
 
 
 def _aligned(marked: Marked) -> Iterator[int]:
-    """Index in the file of each character of a text: both are walked at once, what folding or quoting added is skipped."""
+    """Index in the file of each character of a text: both are walked, what folding or quoting added is skipped."""
     text, end = marked.file.text, marked.end
     index = marked.start
     if marked.style in _BLOCK:

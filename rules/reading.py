@@ -1,7 +1,8 @@
 """YAML text to marked values, and what YAML would hide refused.
 
-Read from the parser's events with a stack of our own: nothing nests deeper than allowed, nothing is expanded, nothing is constructed.
-Anchors, aliases, tags and merge keys are refused, so that a rule can be read where it stands. Scalars follow YAML 1.2's core schema.
+Read from the parser's events with a stack of our own: nothing nests deeper than allowed, nothing is expanded,
+nothing is constructed. Anchors, aliases, tags and merge keys are refused, so that a rule can be read where it
+stands. Scalars follow YAML 1.2's core schema.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ MAX_BYTES: Final = 1024 * 1024
 MAX_DEPTH: Final = 24
 
 _INTEGER: Final = re.compile(r"[-+]?[0-9]+|0x[0-9a-fA-F]+|0o[0-7]+")
-_FLOAT: Final = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+_FLOAT: Final = re.compile(
+    r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)"
+)
 _WORDS: Final[dict[str, bool | None]] = {
     "": None,
     "~": None,
@@ -60,10 +63,14 @@ def read_yaml(file: SourceFile) -> Marked | None:
     except MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = file.place(mark.index if mark else 0)
-        raise _refused("RL001", f"this is no YAML: {error.problem or error.context}", _likely(error), place) from None
+        raise _refused(
+            "RL001", f"this is no YAML: {error.problem or error.context}", _likely(error), place
+        ) from None
     except YAMLError as error:
         reason = str(error).partition("\n")[0]
-        raise _refused("RL001", f"this is no YAML: {reason}", "write it as UTF-8 text", file.place(0)) from None
+        raise _refused(
+            "RL001", f"this is no YAML: {reason}", "write it as UTF-8 text", file.place(0)
+        ) from None
     if builder.findings:
         raise RulebookError(builder.findings)
     return builder.root
@@ -129,10 +136,14 @@ class _Builder:
     def _alias(self, event: AliasEvent) -> None:
         raise _refused("RL006", "an alias", "write the value out where it is used", self._place(event))
 
-    def _open(self, event: MappingStartEvent | SequenceStartEvent, items: dict[str, Marked] | list[Marked]) -> None:
+    def _open(
+        self, event: MappingStartEvent | SequenceStartEvent, items: dict[str, Marked] | list[Marked]
+    ) -> None:
         self._check_plain(event)
         if len(self.stack) >= MAX_DEPTH:
-            raise _refused("RL005", f"nested deeper than {MAX_DEPTH}", "a rulebook is flat", self._place(event))
+            raise _refused(
+                "RL005", f"nested deeper than {MAX_DEPTH}", "a rulebook is flat", self._place(event)
+            )
         key = self._key(event)
         self.stack.append(_Open(event.start_mark.index, key, items))
 
@@ -155,7 +166,9 @@ class _Builder:
     def _begin_pair(self, event: ScalarEvent, top: _Open, items: dict[str, Marked]) -> None:
         if event.value in items:
             first = items[event.value].key_place().line
-            self._find("RL002", f"the key {event.value!r} stands twice", f"it stands in line {first} already", event)
+            self._find(
+                "RL002", f"the key {event.value!r} stands twice", f"it stands in line {first} already", event
+            )
         if event.value == "<<" and event.style is None:
             raise _refused("RL006", "a merge key", "write the keys out", self._place(event))
         top.pending = event
