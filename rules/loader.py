@@ -25,6 +25,8 @@ DEFAULT: Final = FilePath(__file__).parent / "default"
 
 _TOP: Final = frozenset({"format", "title", "settings", "rules", "strategies"})
 _MAX_FILES: Final = 200
+_YAML: Final = ".yaml"
+_TABLE: Final = ".csv"
 
 
 @dataclass
@@ -82,28 +84,41 @@ def load_default() -> Loaded:
 def read_folder(folder: FilePath, name: str, *, overlay: bool) -> tuple[Layer, list[Finding]]:
     """What one folder holds."""
     layer = Layer()
+    files, findings = _files_of(folder, name)
+    for path in files:
+        shown = name if path == folder else f"{name}/{path.relative_to(folder).as_posix()}"
+        try:
+            findings += _take_file(layer, read_source(path, shown), overlay=overlay)
+        except RulebookError as error:
+            findings += error.findings
+    return layer, findings
+
+
+def _files_of(folder: FilePath, name: str) -> tuple[list[FilePath], list[Finding]]:
+    """Files that are read, in order; one file alone counts as a folder that holds only it."""
+    if folder.is_file() and folder.suffix in {_YAML, _TABLE}:
+        return [folder], []
     if not folder.is_dir():
-        message, right = f"{name} is no folder", "name a folder with *.yaml and tables/*.csv"
-        return layer, [Finding("RL010", message, right, place=Place(name, 1, 1))]
-    files = sorted(folder.glob("*.yaml")) + sorted(folder.glob("tables/*.csv"))
+        message, right = (
+            f"{name} is no folder",
+            "name a folder with *.yaml and tables/*.csv, or one such file",
+        )
+        return [], [Finding("RL010", message, right, place=Place(name, 1, 1))]
+    files = sorted(folder.glob(f"*{_YAML}")) + sorted(folder.glob(f"tables/*{_TABLE}"))
     findings = [_not_read(path, f"{name}/{path.name}") for path in sorted(folder.glob("*.yml"))]
     if len(files) > _MAX_FILES:
         message = f"{name} holds {len(files)} files"
         findings.append(Finding("RL004", message, f"at most {_MAX_FILES}", place=Place(name, 1, 1)))
-        return layer, findings
-    for path in files:
-        shown = f"{name}/{path.relative_to(folder).as_posix()}"
-        try:
-            file = read_source(path, shown)
-            if path.suffix == ".csv":
-                rows, wrong = read_table(file, overlay=overlay)
-                layer.rows += rows
-                findings += wrong
-            else:
-                findings += _take_document(layer, read_yaml(file))
-        except RulebookError as error:
-            findings += error.findings
-    return layer, findings
+        files = []
+    return files, findings
+
+
+def _take_file(layer: Layer, file: SourceFile, *, overlay: bool) -> list[Finding]:
+    if not file.name.endswith(_TABLE):
+        return _take_document(layer, read_yaml(file))
+    rows, findings = read_table(file, overlay=overlay)
+    layer.rows += rows
+    return findings
 
 
 def read_source(path: FilePath, name: str) -> SourceFile:
