@@ -6,7 +6,7 @@ not touch what belongs to the event loop; it reads numbers that the loop leaves 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 
 Check = Callable[[], str | None]
@@ -67,9 +67,10 @@ class Movement:
         if waiting <= 0 or last is None or last[0] != position:
             self._seen[what] = (position, now)
 
-    def forget(self, what: str) -> None:
-        """It is no longer ours to move."""
-        self._seen.pop(what, None)
+    def keep_only(self, ours: Iterable[str]) -> None:
+        """What is not among these is no longer ours to move."""
+        for what in set(self._seen) - set(ours):
+            del self._seen[what]
 
     def check(self) -> str | None:
         """What is wrong, or None."""

@@ -79,17 +79,19 @@ class KafkaClients:
         """Idempotent producer that gives up: the unfenced state log of stand-ins, probes, command line."""
         return Producer({**self._producing(), "message.timeout.ms": _milliseconds(timeout), "linger.ms": 1})
 
-    def reader(self, *, end_marks: bool = False) -> Consumer:
-        """Consumer for assigned partitions, committed records only; belongs to no group's membership and commits nothing."""
+    def reader(self, group: str | None = None) -> Consumer:
+        """Consumer for assigned partitions, committed records only. Joins no group and commits nothing.
+
+        With `group` it can be asked what that group has committed.
+        """
         return Consumer(
             {
                 **self._common,
-                "group.id": f"{self._common['client.id']}-reader",
+                "group.id": group or f"{self._common['client.id']}-reader",
                 "isolation.level": "read_committed",
                 "enable.auto.commit": False,
                 "enable.auto.offset.store": False,
                 "auto.offset.reset": "earliest",
-                "enable.partition.eof": end_marks,
                 "fetch.wait.max.ms": 100,
             }
         )
@@ -105,7 +107,6 @@ class KafkaClients:
             "acks": "all",
             "partitioner": PARTITIONER,
             "message.max.bytes": LARGEST_MESSAGE,
-            "compression.type": "lz4",
         }
 
 

@@ -22,10 +22,13 @@ from runtime.errors import BrokerAway, BrokerError
 from runtime.kafka import KafkaClients, explain
 from runtime.settings import Settings
 from schemas.errors import CatalogueError
-from schemas.topics import TOPICS, Cleanup, Topic
+from schemas.topics import EXTERNAL_SIGNALS, INBOX, SIGNALS, TOPICS, Cleanup, Topic
 
 PROBES: Final = 256
 """Keys of the partitioner's proof; CRC32 would agree on all of them once in 4**256 on four partitions."""
+
+READ_BY_FAUST: Final = (SIGNALS, EXTERNAL_SIGNALS, INBOX)
+"""Stored uncompressed, whatever a producer sends: Faust's driver dies of a codec whose library it lacks, for ever."""
 
 _POSITIVE: Final = 0x7FFFFFFF
 
@@ -53,6 +56,8 @@ def wanted_config(topic: Topic, settings: Settings) -> dict[str, str]:
     }
     if topic.retention is not None:
         config["retention.ms"] = str(topic.retention // timedelta(milliseconds=1))
+    if topic in READ_BY_FAUST:
+        config["compression.type"] = "uncompressed"
     if topic.max_message_bytes is not None:
         config["max.message.bytes"] = str(topic.max_message_bytes)
     return config
