@@ -27,7 +27,7 @@ from rules.vocabulary import groups_of
 NO_HASH: Final = "none"
 """Hash of EMPTY: the rulebook of a partition that was never switched to one."""
 
-_HASH_BYTES: Final = 16
+_HASH_DIGITS: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +75,14 @@ class CompiledRulebook:
 
 
 def content_of(document: RulebookDocument) -> dict[str, Any]:
-    """The document as it is published: JSON values, short names, without what is absent or left at its default."""
-    return document.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    """The document as it is published: JSON values by the names authors write.
+
+    Rules and strategies are complete, so that a later release with other defaults still reads the same rulebook; rows
+    of tables leave out what is empty, which saves half of a message.
+    """
+    content = document.model_dump(mode="json", by_alias=True, exclude={"codes"})
+    rows = document.model_dump(mode="json", by_alias=True, exclude_defaults=True, include={"codes"})
+    return {**content, **rows}
 
 
 def canonical(content: Mapping[str, Any]) -> bytes:
@@ -84,18 +90,21 @@ def canonical(content: Mapping[str, Any]) -> bytes:
     return json.dumps(content, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def hash_of(document: RulebookDocument) -> str:
-    """Identity of what the document says; leaving a default out and writing it give the same."""
-    return hashlib.blake2b(canonical(content_of(document)), digest_size=_HASH_BYTES).hexdigest()
+def hash_of(content: Mapping[str, Any]) -> str:
+    """Identity of a content as it is published, 32 hexadecimal digits; no release of relight reads it as another."""
+    return hashlib.sha256(canonical(content)).hexdigest()[:_HASH_DIGITS]
 
 
 def compile_document(content: dict[str, Any] | RulebookDocument) -> CompiledRulebook:
     """The rulebook of a published content. RulebookError with all findings when it cannot be one."""
-    document = content if isinstance(content, RulebookDocument) else _validated(content)
+    if isinstance(content, RulebookDocument):
+        document, content = content, content_of(content)
+    else:
+        document = _validated(content)
     rules, findings = compile_rules(document)
     if findings:
         raise RulebookError(findings)
-    return _assemble(document, rules, hash_of(document))
+    return _assemble(document, rules, hash_of(content))
 
 
 def compile_rules(document: RulebookDocument) -> tuple[list[CompiledRule], list[Finding]]:
@@ -177,7 +186,7 @@ def _by_code(group: list[CompiledRule]) -> _Indexed:
 @cache
 def default_rulebook() -> CompiledRulebook:
     """The rulebook that ships with relight."""
-    return compile_document(default_content())
+    return compile_document(RulebookDocument.model_validate(default_content()))
 
 
 def _empty() -> CompiledRulebook:

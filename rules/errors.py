@@ -109,7 +109,7 @@ def format_path(path: Path) -> str:
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
     """The known name most like `word`, or None when none is like it."""
-    names = sorted(known)
+    names = sorted(str(name) for name in known)
     found = difflib.get_close_matches(word.lower(), [name.lower() for name in names], n=1, cutoff=_NEAR)
     if not found:
         return None
@@ -118,7 +118,7 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 
 def suggest(word: str, known: Iterable[str], *, at_most: int = 12) -> str:
     """Sentence naming the nearest right name, or the names there are."""
-    names = sorted(known)
+    names = sorted(str(name) for name in known)
     near = nearest(word, names)
     if near is not None:
         return f"did you mean {near!r}?"

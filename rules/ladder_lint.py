@@ -99,7 +99,12 @@ class _Ladder:
                 return None
             if self._witness((root,), []) is None:
                 message = f"rule {target.rule.id!r} can never match"
-                return Finding("RL321", message, "its condition contradicts itself", (*target.path, "when"))
+                return Finding(
+                    "RL321",
+                    message,
+                    "its condition contradicts itself or the settings",
+                    (*target.path, "when"),
+                )
             return self._shadowed(target, earlier)
         except Unknown:
             return None
@@ -121,7 +126,7 @@ class _Ladder:
             return
         found = self._fall_through(())
         if found is not None:
-            message = f"a {self.kind} of a {self.subject} can meet no rule{found}"
+            message = f"{self.kind} of a {self.subject} can meet no rule{found}"
             yield Finding(
                 "RL325",
                 message,
@@ -136,7 +141,7 @@ class _Ladder:
             of_class = read_condition(f'fault.class == "{name}"', frozenset({"fault"})).root
             found = self._fall_through((of_class,))
             if found is not None:
-                message = f"a {self.kind} of class {name} can meet no rule of a {self.subject}{found}"
+                message = f"{self.kind} of class {name} can meet no rule of a {self.subject}{found}"
                 yield Finding("RL323", message, "add a rule that answers it", self._end())
             elif not self._is_answered(str(name), of_class, recovering):
                 asked = self._asked(str(name))

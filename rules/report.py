@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final
 
 from rules.errors import Finding, format_path
+
+_WIDTH: Final = 120
 
 
 def as_text(findings: Iterable[Finding]) -> str:
@@ -24,12 +26,22 @@ def _text(finding: Finding) -> str:
     lines = [f"{where}{finding.severity} {finding.code} {finding.message}"]
     if place is not None and place.source:
         number = str(place.line)
-        gap = "".join("\t" if character == "\t" else " " for character in place.source[: place.column - 1])
-        lines.append(f"  {number} | {place.source}")
-        lines.append(f"  {' ' * len(number)} | {gap}{'^' * place.length}")
+        source, column = _window(place.source, place.column)
+        gap = "".join("\t" if character == "\t" else " " for character in source[: column - 1])
+        carets = "^" * max(1, min(place.length, len(source) - column + 1))
+        lines.append(f"  {number} | {source}")
+        lines.append(f"  {' ' * len(number)} | {gap}{carets}")
     if finding.right:
-        lines.append(f"  right would be: {finding.right}")
+        lines.append(f"  {finding.right}")
     return "\n".join(lines)
+
+
+def _window(source: str, column: int) -> tuple[str, int]:
+    """The part of a long line around a column, and the column in it."""
+    if len(source) <= _WIDTH:
+        return source, column
+    start = max(0, min(column - 1 - _WIDTH // 3, len(source) - _WIDTH))
+    return source[start : start + _WIDTH], column - start
 
 
 def _data(finding: Finding) -> dict[str, Any]:

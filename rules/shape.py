@@ -96,10 +96,20 @@ class _Detail:
                     f"{self._shown()} is no id",
                     "write small letters, digits, - and _, a letter first, at most 63",
                 )
-            case "value_error":
-                return self._found(str(self.context.get("error", self.message)), "")
+            case _:
+                return self._wrong_value()
+
+    def _wrong_value(self) -> Finding:
+        match self.kind:
+            case "greater_than_equal" | "greater_than" | "less_than_equal" | "less_than":
+                return self._out_of_range()
+            case "too_short":
+                return self._found("the list is empty", "name at least one")
             case "tuple_type" | "list_type":
                 return self._found(f"{self._shown()} is no list", f"write [{self._shown(quoted=False)}]")
+            case "value_error":
+                message, _, right = str(self.context.get("error", self.message)).partition("; ")
+                return self._found(message, right)
             case _:
                 return self._found(f"{self._shown()}: {self.message}", "")
 
@@ -131,6 +141,13 @@ class _Detail:
             return self._found(f"{raw} is true or false where a word is meant", right, "RL007")
         return self._found(
             f"{self._shown()} is none of the words that can stand here", suggest(str(self.input), words)
+        )
+
+    def _out_of_range(self) -> Finding:
+        (bound,) = self.context.values()
+        words = {"ge": "at least", "gt": "more than", "le": "at most", "lt": "less than"}
+        return self._found(
+            f"{self._shown()} is out of range", f"write {words[next(iter(self.context))]} {bound}"
         )
 
     def _no_text(self) -> Finding:

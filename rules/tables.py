@@ -55,7 +55,7 @@ class TableRow:
         """The row as the document holds it."""
         kept: dict[str, Any] = {name: cell for name, cell in self.cells.items() if name not in PROVENANCE}
         kept["class"] = None if kept["class"] in _NO_CLASS else kept["class"]
-        kept["notify"] = _FLAGS.get(kept["notify"], kept["notify"])
+        kept["notify"] = _FLAGS.get(kept["notify"], False)
         return kept
 
     def place(self, column: str | None = None) -> Place:

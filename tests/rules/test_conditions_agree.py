@@ -1,4 +1,4 @@
-"""What we compile gives what rule-engine's own typed evaluation gives, for any condition of the language and any symbols."""
+"""What we compile gives what rule-engine's own typed evaluation gives, for any condition and any symbols."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TEXTS: Final = ("", "isolate", "80E01801", "x", "80")
 _PATTERNS: Final = ("80", "^8.*1$", "[0-9]+E", "(a|x)", "", "x+")
 
 
-def _object_type(group: str) -> Any:
+def _object_type(group: str) -> Any:  # noqa: ANN401 - rule-engine ships no types
     fields = {symbol.name: symbol.field for symbol in SYMBOLS[group].values()}
     return rule_engine.DataType.OBJECT(
         group,
@@ -42,12 +42,16 @@ def _symbols_of_type(wanted: SymbolType) -> list[Symbol]:
 
 def _text_comparisons() -> st.SearchStrategy[str]:
     def comparing(symbol: Symbol) -> st.SearchStrategy[str]:
-        words = st.sampled_from(sorted(symbol.words) if symbol.words else _TEXTS).map(lambda word: f'"{word}"')
+        words = st.sampled_from(sorted(symbol.words) if symbol.words else _TEXTS).map(
+            lambda word: f'"{word}"'
+        )
         listed = st.lists(words, min_size=1, max_size=4).map(", ".join)
         return st.one_of(
             st.builds(lambda op, word: f"{symbol} {op} {word}", st.sampled_from(["==", "!="]), words),
             st.builds(lambda op, word: f"{word} {op} {symbol}", st.sampled_from(["==", "!="]), words),
-            st.builds(lambda op, words_: f"{symbol} {op} [{words_}]", st.sampled_from(["in", "not in"]), listed),
+            st.builds(
+                lambda op, words_: f"{symbol} {op} [{words_}]", st.sampled_from(["in", "not in"]), listed
+            ),
             st.builds(
                 lambda op, pattern: f'{symbol} {op} r"{pattern}"',
                 st.sampled_from(["=~", "=~~", "!~", "!~~"]),
@@ -64,7 +68,9 @@ def _number_comparisons() -> st.SearchStrategy[str]:
     listed = st.lists(numbers, min_size=1, max_size=4).map(", ".join)
     operators = st.sampled_from(["==", "!=", "<", "<=", ">", ">="])
     return st.one_of(
-        st.builds(lambda left, op, right: f"{left} {op} {right}", symbols, operators, st.one_of(numbers, symbols)),
+        st.builds(
+            lambda left, op, right: f"{left} {op} {right}", symbols, operators, st.one_of(numbers, symbols)
+        ),
         st.builds(lambda left, op, right: f"{left} {op} {right}", numbers, operators, symbols),
         st.builds(lambda symbol, words: f"{symbol} in [{words}]", symbols, listed),
     )
@@ -75,8 +81,12 @@ def _flags() -> st.SearchStrategy[str]:
     constants = st.sampled_from(["true", "false"])
     return st.one_of(
         symbols,
-        st.builds(lambda left, op, right: f"{left} {op} {right}", symbols, st.sampled_from(["==", "!="]), constants),
-        st.builds(lambda left, op, right: f"{left} {op} {right}", symbols, st.sampled_from(["==", "!="]), symbols),
+        st.builds(
+            lambda left, op, right: f"{left} {op} {right}", symbols, st.sampled_from(["==", "!="]), constants
+        ),
+        st.builds(
+            lambda left, op, right: f"{left} {op} {right}", symbols, st.sampled_from(["==", "!="]), symbols
+        ),
     )
 
 
@@ -84,7 +94,9 @@ def _joined(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     return st.one_of(
         inner.map(lambda text: f"not {text}"),
         inner.map(lambda text: f"({text})"),
-        st.builds(lambda left, op, right: f"{left} {op} {right}", inner, st.sampled_from(["and", "or"]), inner),
+        st.builds(
+            lambda left, op, right: f"{left} {op} {right}", inner, st.sampled_from(["and", "or"]), inner
+        ),
         st.builds(lambda left, right: f"({left}) == ({right})", inner, inner),
     )
 
@@ -99,7 +111,9 @@ def _group(group_type: type) -> st.SearchStrategy[Any]:
     return st.builds(group_type, **{name: values[kind] for name, kind in get_type_hints(group_type).items()})
 
 
-SYMBOL_SETS: Final = st.builds(Symbols, **{name: _group(kind) for name, kind in get_type_hints(Symbols).items()})
+SYMBOL_SETS: Final = st.builds(
+    Symbols, **{name: _group(kind) for name, kind in get_type_hints(Symbols).items()}
+)
 
 
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
