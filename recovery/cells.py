@@ -111,6 +111,8 @@ class WindowCell:
     """Occurrences of one key in one counted rule's window, sorted by event time."""
 
     times: tuple[datetime, ...] = ()
+    anchor: datetime | None = None
+    """Occurrence that fired last: what folds into it is no occurrence of the cleared window either."""
     due: datetime | None = None
 
 

@@ -89,12 +89,21 @@ def observe_window(turn: Turn, compiled: CompiledRule, fault: Fault) -> tuple[st
     cell = turn.get(name, WindowCell) or WindowCell()
     if count.mode == "strict" and _row_is_broken(turn, fault):
         cell = WindowCell()
-    times, hit = slide(cell.times, fault.event.time, count)
-    if not times:
+    at = fault.event.time
+    if _is_folded((*cell.times, *((cell.anchor,) if cell.anchor else ())), at, count.fold):
+        return name, Hit(_inside(cell.times, at, count.within), fired=False)
+    times, hit = slide(cell.times, at, count)
+    anchor = at if hit.fired and count.fold else None
+    if not times and anchor is None:
         turn.drop(name)
     else:
-        turn.put(name, WindowCell(times, due=turn.after(count.within)))
+        turn.put(name, WindowCell(times, anchor=anchor, due=turn.after(count.within)))
     return name, hit
+
+
+def _is_folded(anchors: tuple[datetime, ...], at: datetime, fold: timedelta) -> bool:
+    """Within the fold after an earlier occurrence: the same one, anchored to the first (recovery 3)."""
+    return bool(fold) and any(timedelta(0) <= at - anchor <= fold for anchor in anchors)
 
 
 def slide(times: tuple[datetime, ...], at: datetime, count: Count) -> tuple[tuple[datetime, ...], Hit]:
@@ -102,8 +111,6 @@ def slide(times: tuple[datetime, ...], at: datetime, count: Count) -> tuple[tupl
 
     The count is of occurrences within `[at - within, at]`, `at` included (seed 000: 3 times in 24 h, the third fires).
     """
-    if count.fold and any(timedelta(0) <= at - anchor <= count.fold for anchor in times):
-        return times, Hit(_inside(times, at, count.within), fired=False)
     joined = list(times)
     insort(joined, at)
     number = _inside(tuple(joined), at, count.within)
