@@ -71,7 +71,8 @@ def _longest_rising(numbers: Sequence[int]) -> set[int]:
     for index, number in enumerate(numbers):
         before = [way for way in best if numbers[way[-1]] < number]
         best.append([*max(before, key=len), index] if before else [index])
-    return set(max(best, key=len)) if best else set()
+    longest = max(best, key=len, default=list[int]())
+    return set(longest)
 
 
 def _of_codes(before: Iterable[Mapping[str, Any]], after: Iterable[Mapping[str, Any]]) -> Iterator[str]:
