@@ -1,4 +1,4 @@
-"""A replay of recorded events through the real router and recovery stage, as processes on a real broker, on the events' own clock."""
+"""A replay of recorded events through the real router and recovery stage: processes on a real broker, event time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Titan's trace through the real router and recovery stage: the golden counts, however many partitions, workers and kills."""
+"""Titan's trace through router and recovery: the golden counts, however many partitions, workers and kills."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.timeout(240)
     [(1, 1, 0), (4, 1, 0), (4, 2, 0), (4, 2, 3)],
     ids=["one partition", "four partitions", "two workers", "two workers, killed in the middle"],
 )
-def test_titan_counts_the_same_through_kafka(  # noqa: PLR0913 - fixtures are arguments
+def test_titan_counts_the_same_through_kafka(
     kafka: KafkaBroker,
     topic_name: str,
     tmp_path: Path,

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from recovery import Cell, Delivery, advance
-from rules.model import Rule
+from rules.compiled import CompiledRulebook, compile_document, content_of
+from rules.model import Rule, RulebookDocument
 from schemas.records import Decision
 from tests.golden import titan
 
@@ -31,9 +32,7 @@ def decisions(data: Path, fold: str | None = None) -> list[Decision]:
     return [decision for decision in made if decision.mode == "shadow"]
 
 
-def _with_fold(document: titan.RulebookDocument, fold: str) -> titan.CompiledRulebook:
-    from rules.compiled import compile_document, content_of  # noqa: PLC0415 - only the fold's check needs it
-
+def _with_fold(document: RulebookDocument, fold: str) -> CompiledRulebook:
     content = content_of(document)
     for rule in content["rules"]:
         if rule["id"].startswith("titan-"):
