@@ -149,7 +149,7 @@ def _loaded_adapter() -> TypeAdapter[Event]:
     return _adapter
 
 
-def _union(models: Iterable[type[Event]]) -> Any:
+def _union(models: Iterable[type[Event]]) -> Any:  # noqa: ANN401 - a union made at run time has no type
     joined: Any = None
     for model in models:
         joined = model if joined is None else joined | model
