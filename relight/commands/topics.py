@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 import click
@@ -41,6 +42,28 @@ def check(*, probe: bool) -> None:
     if found:
         raise SystemExit(1)
     click.echo("topics are as the catalogue wants them" + ("; keys go by murmur2" if probe else ""))
+
+
+@command.command()
+@click.argument("topic")
+@click.option("--from-start", is_flag=True, help="Everything that is kept, not only what comes from now on.")
+@click.option("--for", "lasting", metavar="SECONDS", type=float, help="End when nothing came for so long.")
+def tail(topic: str, *, from_start: bool, lasting: float | None) -> None:
+    """Print what comes into TOPIC (such as decisions.v1), one JSON event a line. Reads only."""
+    from runtime.errors import ProcessError
+    from runtime.kafka import KafkaClients
+    from runtime.settings import Settings, read_settings
+    from runtime.topic_tail import tail as follow
+    from schemas.errors import SchemaError
+
+    try:
+        settings = read_settings(Settings)
+        clients = KafkaClients(settings.kafka, "relight-tail")
+        patience = None if lasting is None else timedelta(seconds=lasting)
+        for message in follow(clients, settings.topic(topic), from_start=from_start, lasting=patience):
+            click.echo(message.value() or b"")
+    except (ProcessError, SchemaError) as error:
+        raise click.ClickException(str(error)) from error
 
 
 @contextmanager
