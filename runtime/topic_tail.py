@@ -9,8 +9,8 @@ from typing import Final
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, Message, TopicPartition
 
-from schemas.errors import CatalogueError
 from runtime.kafka import KafkaClients, explain
+from schemas.errors import CatalogueError
 
 _POLL_SECONDS: Final = 0.2
 _METADATA_SECONDS: Final = 10.0
