@@ -5,6 +5,7 @@
     ├── SettingsConflict        a setting is no such value, or two contradict each other: the operator must act
     └── BrokerError             the broker refused something
         ├── BrokerAway          temporary: the broker or its answer is missing; the same again later is right
+        ├── OutcomeUnknown      a write may or may not have happened: read before writing again
         ├── Fenced              another owner took over the transactional id: what is remembered of the partition is worthless
         └── BrokerRefused       permanent until an operator acts: rights, sizes, unknown topics
 
@@ -32,6 +33,10 @@ class BrokerError(ProcessError):
 
 class BrokerAway(BrokerError):  # noqa: N818 - as above
     """Temporary: nothing was written for certain, the same again later is right."""
+
+
+class OutcomeUnknown(BrokerError):  # noqa: N818 - as above
+    """A write may or may not have happened, and its producer is of no more use: read what stands there before writing again."""
 
 
 class Fenced(BrokerError):  # noqa: N818 - as above

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Iterable, Mapping
+from datetime import timedelta
 from typing import Any, Final, cast
 
 import faust
@@ -30,6 +31,7 @@ from streams.ports import Place, Stage
 from streams.settings import GroupingSettings, StreamSettings
 
 _NEVER: Final = 10**9
+_ROOM_PATIENCE: Final = timedelta(seconds=1)
 
 _log = logs.get(__name__)
 
@@ -82,7 +84,8 @@ class FaustShell:
     async def _look_at(self, holding: Holding) -> None:
         if holding.lane.jumping:
             await self.overseer.mend_jump(holding)
-        await holding.lane.wait_for_room()
+        if not await holding.lane.wait_for_room(_ROOM_PATIENCE):
+            self.overseer.set_aside(holding)
 
     # ------------------------------------------------------------------ rebalances
 
@@ -155,6 +158,14 @@ class _FaustReader:
         topic_partition = TP(*place)
         if topic_partition in self._app.consumer.assignment():
             await self._app.consumer.seek(topic_partition, offset)
+
+    def pause(self, place: Place) -> None:
+        """See `streams.overseer.Reader`."""
+        self._app.consumer.pause_partitions({TP(*place)})
+
+    def resume(self, place: Place) -> None:
+        """See `streams.overseer.Reader`."""
+        self._app.consumer.resume_partitions({TP(*place)})
 
     async def commit(self, positions: Mapping[Place, int]) -> None:
         """See `streams.overseer.Reader`; partitions that are no longer ours are left out by Faust itself."""

@@ -18,7 +18,7 @@ from datetime import timedelta
 from typing import Final
 
 from runtime import logs
-from runtime.errors import Fenced
+from runtime.errors import Fenced, OutcomeUnknown
 from runtime.metrics import StreamMetrics
 from runtime.settings import ConsumerSettings
 from streams.lane import Lane, Offer
@@ -80,6 +80,8 @@ class Holdings:
         if holding is None or holding.stopped:
             return None
         lane = holding.lane
+        if lane.set_aside:
+            return None
         was_jumping = lane.jumping
         offer = lane.offer(message)
         if offer is Offer.TAKEN:
@@ -117,15 +119,14 @@ class Holdings:
 
     async def take_up_again(
         self, place: Place, generation: int, still_ours: Callable[[Place], bool]
-    ) -> int | None:
-        """Open a partition that was lost to a fence or a fault; returns where to read on, None when it is not ours any more."""
+    ) -> Holding | None:
+        """Open a partition that was lost to a fence or a fault; None when there is nothing to win back any more."""
         async with self._lock:
-            holding = self._held.get(place)
-            if holding is not None and holding.certain and not holding.stopped:
+            lost = self._held.get(place)
+            if lost is None or (lost.certain and not lost.stopped):
                 return None
             await self._keep_or_open(place, generation, still_ours)
-            held = self._held.get(place)
-            return None if held is None else held.worker.position
+            return self._held.get(place)
 
     async def give_up(self) -> None:
         """Stop and close everything."""
@@ -181,6 +182,8 @@ class Holdings:
         except Fenced as error:
             self._metrics.fences.inc()
             _log.warning("fenced", place=str(place), error=str(error))
+        except OutcomeUnknown as error:
+            _log.warning("outcome of a write unknown, loading anew", place=str(place), error=str(error))
         except Exception:  # noqa: BLE001 - logged with its trace; the partition is loaded anew, the others are well
             _log.exception("partition failed, loading it anew", place=str(place))
         else:

@@ -26,7 +26,7 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from runtime.errors import BrokerAway, BrokerError, Fenced
+from runtime.errors import BrokerAway, BrokerError, Fenced, OutcomeUnknown
 from runtime.kafka import KafkaClients, explain
 from streams.ports import Place, StateRecord
 from streams.settings import Fence, RecoverySettings
@@ -35,6 +35,7 @@ from streams.state_records import OWNER_KEY, Owner
 _READ_AT_ONCE: Final = 5_000
 _READ_WAIT: Final = 0.5
 _ABORT_PATIENCE: Final = 5.0
+_COMMIT_TRIES: Final = 3
 
 T = TypeVar("T")
 
@@ -144,16 +145,19 @@ class KafkaStateLog:
         return delivered
 
     def _commit(self, producer: Producer) -> None:
-        seconds = self._timeout.total_seconds()
-        try:
-            producer.commit_transaction(seconds)
-        except KafkaException as error:
-            if not error.args[0].retriable():
-                raise
-            producer.commit_transaction(seconds)  # the same commit again: its outcome was not known
+        """Commit, asking again while the outcome is open: a commit under way can be neither aborted nor left alone."""
+        for _ in range(_COMMIT_TRIES):
+            try:
+                producer.commit_transaction(self._timeout.total_seconds())
+            except KafkaException as error:
+                if not error.args[0].retriable():
+                    raise
+            else:
+                return
+        raise OutcomeUnknown(f"the commit at {self._place} was not answered {_COMMIT_TRIES} times")
 
     def _abort(self, producer: Producer, error: BrokerError) -> BrokerError:
-        """Make the producer fit for the next try; what cannot be aborted is left to the next owner's fence."""
+        """Make the producer fit for the next try; if that fails, only a new one can find out what became of the transaction."""
         if isinstance(error, Fenced) or not self._fenced:
             return error
         try:
@@ -162,7 +166,7 @@ class KafkaStateLog:
             if second.args[0].code() == KafkaError._STATE:  # noqa: SLF001 - librdkafka's name: there was nothing to abort
                 return error
             found = explain(second, f"aborting at {self._place}")
-            return found if isinstance(found, Fenced) else error
+            return found if isinstance(found, Fenced) else OutcomeUnknown(f"{error}; {found}")
         return error
 
     def _read(self, consumer: Consumer, end: int) -> list[StateRecord]:

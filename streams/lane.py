@@ -32,6 +32,8 @@ class Lane:
         """Offset that will be taken next."""
         self.jumping = False
         """A jump was seen and nothing taken since: the seek is still to come."""
+        self.set_aside = False
+        """Full for so long that reading goes on without it; what comes meanwhile is read again later."""
         self._group = group
         self._room = group * backlog
         self._linger = linger.total_seconds()
@@ -71,11 +73,16 @@ class Lane:
         self._wake.set()
         return Offer.TAKEN
 
-    async def wait_for_room(self) -> None:
-        """Return when there is room again, or when the lane was stopped."""
-        while not self.has_room:
-            self._freed.clear()
-            await self._freed.wait()
+    async def wait_for_room(self, patience: timedelta) -> bool:
+        """Whether there is room again, or the lane was stopped, within `patience`."""
+        try:
+            async with asyncio.timeout(patience.total_seconds()):
+                while not self.has_room:
+                    self._freed.clear()
+                    await self._freed.wait()
+        except TimeoutError:
+            return False
+        return True
 
     async def take(self, patience: timedelta) -> list[Message] | None:
         """Next group; empty when nothing came within `patience`; None when the lane was stopped.

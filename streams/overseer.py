@@ -37,6 +37,14 @@ class Reader(Protocol):
         """Read on from there."""
         ...
 
+    def pause(self, place: Place) -> None:
+        """Read nothing more of it for now."""
+        ...
+
+    def resume(self, place: Place) -> None:
+        """Read it again; nothing changes when it is not paused."""
+        ...
+
     async def commit(self, positions: Mapping[Place, int]) -> None:
         """Tell the group."""
         ...
@@ -81,6 +89,19 @@ class Overseer:
         _log.warning("jump, seeking back", place=str(holding.lane.place), to=holding.lane.next)
         await self._reader.seek(holding.lane.place, holding.lane.next)
 
+    def set_aside(self, holding: Holding) -> None:
+        """Full for too long: one partition that cannot go on must not keep the others from being read."""
+        holding.lane.set_aside = True
+        self._reader.pause(holding.lane.place)
+        _log.warning(
+            "full, reading on without it", place=str(holding.lane.place), position=holding.worker.position
+        )
+
+    async def read_on(self, holding: Holding) -> None:
+        """Read from where the lane stands, whatever was read or paused before."""
+        self._reader.resume(holding.lane.place)
+        await self._reader.seek(holding.lane.place, holding.lane.next)
+
     async def commit_now(self) -> None:
         """Tell the group what is confirmed, if it does not know yet."""
         known = self._committed
@@ -107,10 +128,19 @@ class Overseer:
             if end is None or holding.stopped:
                 continue
             self._measure(place, holding, end)
-            if self._is_stalled(place, holding, end):
+            if holding.lane.set_aside:
+                await self._take_back(holding)
+            elif self._is_stalled(place, holding, end):
                 self._metrics.seeks.labels("stall").inc()
                 _log.warning("stands still, seeking", place=str(place), to=holding.lane.next, end=end)
-                await self._reader.seek(place, holding.lane.next)
+                await self.read_on(holding)
+
+    async def _take_back(self, holding: Holding) -> None:
+        if not holding.lane.is_empty:
+            return
+        holding.lane.set_aside = False
+        self._metrics.seeks.labels("set_aside").inc()
+        await self.read_on(holding)
 
     def _measure(self, place: Place, holding: Holding, end: int) -> None:
         position = holding.worker.position

@@ -97,7 +97,10 @@ class StateLog(Protocol):
         ...
 
     async def write(self, records: Sequence[StateRecord]) -> None:
-        """Write all records or none. Raises Fenced, or BrokerAway when nothing was written and the same may be tried again."""
+        """Write all records or none.
+
+        Raises Fenced; BrokerAway when nothing was written and the same may be tried again; OutcomeUnknown when the log has to be opened anew.
+        """
         ...
 
     async def close(self) -> None:

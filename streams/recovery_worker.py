@@ -15,7 +15,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from runtime import logs
-from runtime.errors import BrokerError, Fenced
+from runtime.errors import BrokerError, Fenced, OutcomeUnknown
 from runtime.metrics import StreamMetrics
 from streams.core import Core
 from streams.errors import RulebookMissing
@@ -134,7 +134,7 @@ class RecoveryWorker:
         while True:
             try:
                 await attempt()
-            except Fenced:
+            except (Fenced, OutcomeUnknown):
                 raise
             except BrokerError as error:
                 self._metrics.retries.inc()

@@ -1,0 +1,108 @@
+"""The right answer: `advance` folded over the inbox as it stands, in offset order, one message after the other.
+
+Deliberately another program than the stage: no groups, no overlay, no transactions, no heap. It knows the rules only: what is not readable or
+belongs to a halted subject is skipped, a tick before its time is skipped, a message that makes the core raise halts its subject.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from confluent_kafka import Message
+
+from recovery.interface import Cell, Delivery
+from schemas.envelope import Event, Origin, decode
+from schemas.errors import DecodeError
+from schemas.mailbox import ResumeOrder, RulebookSwitch, Tick
+from streams.core import Core
+
+Subject = tuple[str, str]
+
+
+@dataclass
+class PartitionAnswer:
+    """What one inbox partition comes to."""
+
+    next: int = 0
+    now: datetime = field(default_factory=lambda: datetime.fromtimestamp(0, UTC))
+    cells: dict[Subject, dict[str, Cell]] = field(default_factory=lambda: defaultdict(dict))
+    halted: set[Subject] = field(default_factory=set)
+    rulebook: Any = None
+
+
+class Oracle:
+    """Folds on as the inbox grows."""
+
+    def __init__(self, core: Core, rulebooks: dict[str, Any] | None = None) -> None:
+        self.partitions: dict[int, PartitionAnswer] = defaultdict(PartitionAnswer)
+        self.emits: set[tuple[str, str, str]] = set()
+        """Topic, event id, origin of everything the stage has to have sent."""
+        self._core = core
+        self._rulebooks = rulebooks or {}
+
+    def take(self, message: Message) -> None:
+        """Apply the next message of a partition."""
+        number, offset, timestamp = message.partition(), message.offset(), message.timestamp()[1]
+        assert number is not None
+        assert offset is not None
+        answer = self.partitions[number]
+        assert offset == answer.next, f"inbox/{number} has no offset {answer.next}: it must be dense"
+        answer.next = offset + 1
+        answer.now = max(answer.now, datetime.fromtimestamp(timestamp / 1000, UTC))
+        try:
+            event = decode(message.value() or b"")
+        except DecodeError:
+            return
+        if isinstance(event.data, RulebookSwitch):
+            answer.rulebook = self._rulebooks[event.data.rulebook]
+            return
+        self._deliver(answer, event, datetime.fromtimestamp(timestamp / 1000, UTC), number, offset)
+
+    def waiting(self) -> list[datetime]:
+        """Due times that no tick has answered yet."""
+        return [
+            cell.due
+            for answer in self.partitions.values()
+            for subject, cells in answer.cells.items()
+            if subject not in answer.halted
+            for cell in cells.values()
+            if cell.due is not None
+        ]
+
+    def encoded_cells(self) -> dict[tuple[int, str, str, str], bytes]:
+        """Every cell by partition, cluster, subject and name."""
+        return {
+            (number, cluster, subject, name): self._core.encode_cell(cell)
+            for number, answer in self.partitions.items()
+            for (cluster, subject), cells in answer.cells.items()
+            for name, cell in cells.items()
+        }
+
+    def _deliver(
+        self, answer: PartitionAnswer, event: Event, arrival: datetime, number: int, offset: int
+    ) -> None:
+        subject = (event.cluster, event.subject)
+        if subject in answer.halted:
+            if isinstance(event.data, ResumeOrder):
+                answer.halted.discard(subject)
+                answer.cells.pop(subject, None)
+            return
+        if isinstance(event.data, Tick) and answer.now < event.data.due:
+            return
+        rulebook = answer.rulebook or self._core.empty
+        try:
+            done = self._core.advance(answer.cells[subject], Delivery(event, arrival, answer.now), rulebook)
+        except Exception:  # noqa: BLE001 - whatever the core raises halts its subject
+            answer.halted.add(subject)
+            return
+        for name, cell in done.cells.items():
+            if cell is None:
+                answer.cells[subject].pop(name, None)
+            else:
+                answer.cells[subject][name] = cell
+        for index, emit in enumerate(done.emits):
+            origin = str(Origin("recovery", number, offset, index))
+            self.emits.add((emit.topic, emit.event.id, origin))

@@ -1,0 +1,201 @@
+"""One pipeline on a real broker, apart from others by its topic prefix: topics, worker processes, what stands in the topics."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
+
+from runtime.kafka import KafkaClients
+from runtime.settings import read_settings
+from runtime.topics import TopicAdministration
+from sandbox import tied_process
+from sandbox.kafka_server import KafkaBroker
+from schemas import topics
+from streams.settings import StreamSettings
+
+PARTITIONS = 4
+PATIENCE = 60.0
+STATE_CONFIG = {"segment.ms": "500", "min.cleanable.dirty.ratio": "0.001", "min.compaction.lag.ms": "2000"}
+ROOT = Path(__file__).resolve().parents[2]
+
+SHORT = {
+    "RELIGHT_CONSUMER__SESSION_TIMEOUT": "3s",
+    "RELIGHT_CONSUMER__HEARTBEAT": "500ms",
+    "RELIGHT_CONSUMER__REBALANCE_TIMEOUT": "5s",
+    "RELIGHT_CONSUMER__COMMIT_INTERVAL": "200ms",
+    "RELIGHT_CONSUMER__FENCED_WAIT": "2s",
+    "RELIGHT_CONSUMER__STOP_GRACE": "10s",
+    "RELIGHT_RECOVERY__POSITION_INTERVAL": "500ms",
+    "RELIGHT_RECOVERY__TRANSACTION_TIMEOUT": "5s",
+}
+
+
+class Process:
+    """A worker process of ours."""
+
+    def __init__(self, module: str, env: Mapping[str, str], log: Path) -> None:
+        self.log = log
+        with log.open("ab") as sink:
+            self._process: subprocess.Popen[bytes] = tied_process.start(
+                [sys.executable, "-m", module], env=env, cwd=ROOT, stdout=sink, stderr=sink
+            )
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it runs."""
+        return self._process.poll() is None
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal."""
+        self._process.send_signal(number)
+
+    def end(self, number: signal.Signals = signal.SIGTERM, patience: float = 20.0) -> int:
+        """Send a signal and wait for the end."""
+        self._process.send_signal(signal.SIGCONT)
+        self._process.send_signal(number)
+        return self._process.wait(patience)
+
+
+class Pipeline:
+    """Topics with one prefix, and the processes that work on them."""
+
+    def __init__(
+        self,
+        broker: KafkaBroker,
+        prefix: str,
+        folder: Path,
+        *,
+        module: str,
+        more: Mapping[str, str] | None = None,
+    ) -> None:
+        self.broker = broker
+        self.folder = folder
+        self._module = module
+        self._variables = {
+            "RELIGHT_KAFKA__BOOTSTRAP": broker.bootstrap,
+            "RELIGHT_KAFKA__REPLICATION_FACTOR": "1",
+            "RELIGHT_KAFKA__MIN_INSYNC_REPLICAS": "1",
+            "RELIGHT_TOPICS__PREFIX": prefix,
+            "RELIGHT_TOPICS__PARTITIONS": str(PARTITIONS),
+            **SHORT,
+            **(more or {}),
+        }
+        self.settings = self._read_settings()
+        self.clients = KafkaClients(self.settings.kafka, "torture")
+        self.processes: list[Process] = []
+        TopicAdministration(self.settings, self.clients).create(extra={topics.STATE.name: STATE_CONFIG})
+
+    def start(self, **variables: str) -> Process:
+        """Start one more worker."""
+        log = self.folder / f"worker-{len(self.processes)}.log"
+        env = {**os.environ, **self._variables, "PYTHONPATH": str(ROOT), **variables}
+        process = Process(self._module, env, log)
+        self.processes.append(process)
+        return process
+
+    def end_all(self) -> None:
+        """Kill what still runs."""
+        for process in self.processes:
+            if process.is_alive:
+                process.end(signal.SIGKILL)
+
+    def logs(self) -> str:
+        """The end of what each worker said."""
+        return "\n".join(
+            f"--- {process.log.name}\n{process.log.read_text(encoding='utf-8', errors='replace')[-3000:]}"
+            for process in self.processes
+        )
+
+    # ------------------------------------------------------------------ topics
+
+    def name(self, topic: topics.Topic) -> str:
+        """Name in the broker."""
+        return self.settings.topic(topic.name)
+
+    def read(self, topic: topics.Topic, partition: int, start: int = OFFSET_BEGINNING) -> Iterator[Message]:
+        """Every committed record from `start` to the present end of one partition."""
+        consumer = self.clients.reader()
+        try:
+            yield from _read(consumer, TopicPartition(self.name(topic), partition, start))
+        finally:
+            consumer.close()
+
+    def read_all(self, topic: topics.Topic) -> list[Message]:
+        """Every committed record of all partitions, by partition and offset."""
+        return [message for partition in range(PARTITIONS) for message in self.read(topic, partition)]
+
+    def ends(self, topic: topics.Topic) -> dict[int, int]:
+        """Offset the next record of each partition will get."""
+        consumer = self.clients.reader()
+        try:
+            return {
+                partition: consumer.get_watermark_offsets(
+                    TopicPartition(self.name(topic), partition), timeout=10
+                )[1]
+                for partition in range(PARTITIONS)
+            }
+        finally:
+            consumer.close()
+
+    def committed(self, group: str) -> dict[int, int]:
+        """What a group of ours has committed of the inbox."""
+        consumer = self.clients.reader(self.settings.identity(group))
+        try:
+            places = [TopicPartition(self.name(topics.INBOX), partition) for partition in range(PARTITIONS)]
+            return {place.partition: place.offset for place in consumer.committed(places, timeout=10)}
+        finally:
+            consumer.close()
+
+    def commit(self, group: str, offsets: Mapping[int, int]) -> None:
+        """Set by hand what the group has committed; its workers must be gone."""
+        consumer = self.clients.reader(self.settings.identity(group))
+        try:
+            name = self.name(topics.INBOX)
+            places = [TopicPartition(name, partition, offset) for partition, offset in offsets.items()]
+            consumer.commit(offsets=places, asynchronous=False)
+        finally:
+            consumer.close()
+
+    def _read_settings(self) -> StreamSettings:
+        before = dict(os.environ)
+        os.environ.update(self._variables)
+        try:
+            return read_settings(StreamSettings)
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
+
+
+def wait_until(
+    is_so: Callable[[], bool], what: str, *, patience: float = PATIENCE, every: float = 0.05
+) -> None:
+    """Wait for something that other processes bring about; a failure says what did not come."""
+    deadline = time.monotonic() + patience
+    while not is_so():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {patience:.0f} s: {what}")
+        time.sleep(every)
+
+
+def _read(consumer: Consumer, place: TopicPartition) -> Iterator[Message]:
+    first, end = consumer.get_watermark_offsets(TopicPartition(place.topic, place.partition), timeout=10)
+    if end == first or place.offset >= end:
+        return
+    consumer.assign([place])
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        for message in consumer.consume(5000, 0.1):
+            error = message.error()
+            assert error is None, error
+            yield message
+        position = consumer.position([TopicPartition(place.topic, place.partition)])[0].offset
+        if position >= end:
+            return
+    raise AssertionError(f"{place.topic}/{place.partition} was not read to its end")

@@ -1,0 +1,81 @@
+"""Workers are killed, stopped, joined, left, and robbed of their broker: nothing is lost, nothing is applied twice."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from sandbox import kafka_jars
+from sandbox.kafka_server import EAGER_COMPACTION, KafkaBroker
+from schemas import topics
+from tests.real import parts
+from tests.torture.pipeline import Pipeline
+from tests.torture.rounds import KINDS, LONG, SHORT, Torture
+
+SEED = 20261130
+SOAK_ROUNDS = 50
+PAUSE = "0.05"
+"""Seconds between confirmed emits and the transaction: a wide window to be hit in."""
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
+    parts.need("Kafka", kafka_jars.missing())
+    with KafkaBroker(tmp_path_factory.mktemp("torture"), properties=EAGER_COMPACTION) as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def torture(broker: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Torture]:
+    """One pipeline that goes through all rounds, one after the other: what one leaves behind is the next one's start."""
+    yield from new_torture(broker, tmp_path_factory.mktemp("workers"), SEED, soak=False)
+
+
+def new_torture(broker: KafkaBroker, folder: Path, seed: int, *, soak: bool) -> Iterator[Torture]:
+    pipeline = Pipeline(
+        broker,
+        f"t{uuid.uuid4().hex[:6]}.",
+        folder,
+        module="tests.torture.toy_worker",
+        more={"TOY_PAUSE": PAUSE},
+    )
+    torture = Torture(pipeline, seed, LONG if soak else SHORT)
+    torture.hire()
+    yield torture
+    torture.chain.end()
+    pipeline.end_all()
+
+
+@pytest.mark.real
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_is_lost_or_doubled(torture: Torture, kind: str) -> None:
+    try:
+        torture.round(KINDS[kind])
+    except AssertionError as error:
+        pytest.fail(f"seed {SEED}, {kind}: {error}\n{torture.pipeline.logs()}")
+
+
+@pytest.mark.real
+@pytest.mark.soak
+@pytest.mark.timeout(7200)
+def test_nothing_is_lost_or_doubled_in_fifty_rounds(
+    broker: KafkaBroker, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
+    seed = random.SystemRandom().randrange(10**9)
+    record_property("seed", seed)
+    made = new_torture(broker, tmp_path, seed, soak=True)
+    torture = next(made)
+    drawn = [*KINDS, *torture.dice.choices(list(KINDS), k=SOAK_ROUNDS - len(KINDS))]
+    for number, kind in enumerate(drawn):
+        try:
+            torture.round(KINDS[kind])
+        except AssertionError as error:
+            pytest.fail(f"seed {seed}, round {number}, {kind}: {error}\n{torture.pipeline.logs()}")
+    record_property("rounds", len(drawn))
+    record_property("events", sum(torture.pipeline.ends(topics.INBOX).values()))
