@@ -269,7 +269,7 @@ class _Translation:
 def _constants(token: Token) -> ConditionError:
     return ConditionError(
         "RL209",
-        f"{token.text} is compared with another constant, so the result is always the same",
+        f"{token.text} stands beside another constant, so the result is always the same",
         right="compare a symbol",
         offset=token.offset,
         length=len(token.text),

@@ -86,7 +86,9 @@ def schema() -> None:
 @_folders
 @click.option("--bootstrap", help="Broker, host:port; RELIGHT_KAFKA__BOOTSTRAP otherwise.")
 @click.option("--cluster", help="Id of the cluster; RELIGHT_CLUSTER otherwise.")
-@click.option("--by", envvar=["USER", "LOGNAME"], required=True, help="Who releases it; recorded with the release.")
+@click.option(
+    "--by", envvar=["USER", "LOGNAME"], required=True, help="Who releases it; recorded with the release."
+)
 @click.option(
     "--patience", type=click.FloatRange(1, 600), default=30, show_default=True, help="Seconds to wait."
 )
@@ -124,9 +126,7 @@ def release(
     for number, why in sorted(switched.missing.items()):
         click.echo(f"partition {number}: {why}", err=True)
     if switched.missing:
-        raise click.ClickException(
-            "some partitions were not told; release again, repeating it is harmless"
-        )
+        raise click.ClickException("some partitions were not told; release again, repeating it is harmless")
 
 
 def _check(folders: tuple[Path, ...], *, without_default: bool) -> Report:
@@ -211,7 +211,9 @@ def _releases(bootstrap: str | None, cluster: str | None, patience: timedelta) -
     from runtime.topics import TopicAdministration
     from schemas.errors import CatalogueError
 
-    given: dict[str, object] = {} if bootstrap is None else {"kafka": {"bootstrap": bootstrap}}
+    given: dict[str, object] = {"topics": {"patience": patience}}
+    if bootstrap is not None:
+        given["kafka"] = {"bootstrap": bootstrap}
     try:
         settings = read_settings(Settings, **given)
         name = cluster or settings.cluster
