@@ -1,0 +1,130 @@
+"""Settings of the node agent, beside those of every process: `RELIGHT_NODE__NAME`, `RELIGHT_SPOOL__MAX_BYTES`, `RELIGHT_SOURCES__KERNEL_LOG`."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from runtime.settings import Duration, Group, Settings
+
+
+class NodeSettings(Group):
+    """Which node this is."""
+
+    name: str = ""
+    """Name of the Kubernetes node; what people read. Must be set."""
+    uid: str = ""
+    """Its `metadata.uid`: the identity everything hangs on. Must be set."""
+
+
+class Sync(StrEnum):
+    """When the spool waits for the disk. A killed process loses nothing under any of these; a loss of power may."""
+
+    ALWAYS = "always"
+    """Each batch is on the disk before it counts as kept."""
+    FAULTS = "faults"
+    """Batches of faults and exits are; a loss of power may cost the last seconds of metrics."""
+    NEVER = "never"
+    """The kernel writes when it likes: a loss of power may cost the last half minute. For disks that wear out."""
+
+
+class SpoolSettings(Group):
+    """What is kept on disk until the broker has it."""
+
+    folder: Path = Path("/var/lib/relight/node-agent")
+    """State of the agent: the spool, the sources' cursors. One process a folder."""
+    max_bytes: Annotated[int, Field(ge=64 * 1024)] = 256 * 1024 * 1024
+    """Disk it may take. 256 MB: half a million events, days of a broken node. Above it metrics are dropped first."""
+    segment_bytes: Annotated[int, Field(ge=4096)] = 4 * 1024 * 1024
+    """Size of one file: what is dropped at once when metrics must go."""
+    sync: Sync = Sync.FAULTS
+    """When to wait for the disk. `faults`: faults are rare, so waiting costs nothing; heartbeats are worth no wait."""
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if self.segment_bytes * 4 > self.max_bytes:
+            raise ValueError(
+                f"segment_bytes ({self.segment_bytes}) must be at most a quarter of max_bytes ({self.max_bytes}): "
+                "what is dropped at once must be a small part"
+            )
+        return self
+
+
+class PublisherSettings(Group):
+    """From the spool to the broker."""
+
+    in_flight: Annotated[int, Field(ge=1, le=100_000)] = 2000
+    """Events given to the client and not confirmed: what a restart sends again at most."""
+    stop_grace: Duration = timedelta(seconds=5)
+    """After SIGTERM, how long to wait for confirmations. What is left stays on disk and is sent by the next start."""
+    again_after: Duration = timedelta(seconds=1)
+    """Pause after the broker refused something (missing topic, missing rights) before it is sent again."""
+    stale_after: Duration = timedelta(minutes=5)
+    """The oldest event waits for so long: health goes red."""
+
+
+class ClockSettings(Group):
+    """The node's clock against the broker's."""
+
+    synced_within: Duration = timedelta(seconds=1)
+    """Offset up to which times of this node count as synced. 1 s: windows are minutes, phases of a recovery seconds."""
+    uncertain_above: Duration = timedelta(seconds=2)
+    """A measurement whose round trip is longer says nothing and is left out."""
+
+
+class SourceSettings(Group):
+    """Which eyes are open."""
+
+    kernel_log: bool = True
+    """Read `/dev/kmsg`. Off: false, where the device cannot be read."""
+    kernel_log_device: Path = Path("/dev/kmsg")
+    """The kernel's log device."""
+    kernel_log_files: tuple[Path, ...] = ()
+    """Files of kernel log lines to follow, as JSON list. Off: empty."""
+    look_every: Duration = timedelta(seconds=1)
+    """How often a file is looked at."""
+    history: Duration = timedelta(hours=1)
+    """At the very first start, faults older than this are old news."""
+    exporters: dict[str, str] = {}
+    """Exporters to scrape: mapping table (`dcgm-exporter`, `npu-exporter`, or a path) to URL, as JSON object. Off: empty."""
+    scrape_every: Duration = timedelta(seconds=15)
+    """Between two scrapes. 15 s: what exporters themselves refresh at."""
+    scrape_timeout: Duration = timedelta(seconds=5)
+    """How long an exporter may take."""
+    scrape_bytes: Annotated[int, Field(ge=1024)] = 16 * 1024 * 1024
+    """Largest answer of an exporter that is read."""
+    heartbeat_every: Duration = timedelta(minutes=1)
+    """Between two heartbeats. One a minute and node is 210 messages a second for 12,500 nodes (design 12)."""
+    again_after: Duration = timedelta(seconds=5)
+    """Pause before a source that failed is asked again."""
+    placements: Path | None = None
+    """File that says what ran where (see `producers.placement`). Off: unset, signals carry no placement."""
+
+
+class AgentSettings(Settings):
+    """Everything the node agent reads."""
+
+    node: NodeSettings = NodeSettings()
+    spool: SpoolSettings = SpoolSettings()
+    publisher: PublisherSettings = PublisherSettings()
+    node_clock: ClockSettings = ClockSettings()
+    sources: SourceSettings = SourceSettings()
+
+    @model_validator(mode="after")
+    def _knows_who_it_is(self) -> Self:
+        missing = [
+            name
+            for name, value in (
+                ("RELIGHT_CLUSTER", self.cluster),
+                ("RELIGHT_NODE__NAME", self.node.name),
+                ("RELIGHT_NODE__UID", self.node.uid),
+            )
+            if not value
+        ]
+        if missing:
+            raise ValueError(f"{', '.join(missing)} must be set: without them no signal has an identity")
+        return self
