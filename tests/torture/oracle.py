@@ -21,6 +21,8 @@ from streams.core import Core
 
 Subject = tuple[str, str]
 
+CELL_CAP = 256 * 1024
+
 
 @dataclass
 class PartitionAnswer:
@@ -95,6 +97,12 @@ class Oracle:
         rulebook = answer.rulebook or self._core.empty
         try:
             done = self._core.advance(answer.cells[subject], Delivery(event, arrival, answer.now), rulebook)
+            if any(
+                len(self._core.encode_cell(cell)) > CELL_CAP
+                for cell in done.cells.values()
+                if cell is not None
+            ):
+                raise ValueError("a cell above the cap")  # noqa: TRY301 - as if the core had raised
         except Exception:  # noqa: BLE001 - whatever the core raises halts its subject
             answer.halted.add(subject)
             return

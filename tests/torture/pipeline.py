@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
@@ -40,11 +40,11 @@ SHORT = {
 class Process:
     """A worker process of ours."""
 
-    def __init__(self, module: str, env: Mapping[str, str], log: Path) -> None:
+    def __init__(self, arguments: Sequence[str], env: Mapping[str, str], log: Path) -> None:
         self.log = log
         with log.open("ab") as sink:
             self._process: subprocess.Popen[bytes] = tied_process.start(
-                [sys.executable, "-m", module], env=env, cwd=ROOT, stdout=sink, stderr=sink
+                [sys.executable, "-m", *arguments], env=env, cwd=ROOT, stdout=sink, stderr=sink
             )
 
     @property
@@ -92,11 +92,11 @@ class Pipeline:
         self.processes: list[Process] = []
         TopicAdministration(self.settings, self.clients).create(extra={topics.STATE.name: STATE_CONFIG})
 
-    def start(self, **variables: str) -> Process:
-        """Start one more worker."""
+    def start(self, *arguments: str, **variables: str) -> Process:
+        """Start one more worker, or another module with its arguments."""
         log = self.folder / f"worker-{len(self.processes)}.log"
         env = {**os.environ, **self._variables, "PYTHONPATH": str(ROOT), **variables}
-        process = Process(self._module, env, log)
+        process = Process(arguments or (self._module,), env, log)
         self.processes.append(process)
         return process
 

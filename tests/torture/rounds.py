@@ -160,12 +160,24 @@ def broker_away(torture: Torture) -> None:
     broker.start()
 
 
+def wrong_commit(torture: Torture) -> None:
+    """The group's commit is set by hand while nobody works, ahead of the truth and behind it: the position in the state is what counts."""
+    torture.wait_until_busy()
+    torture.dismiss(torture.workers[0], signal.SIGTERM)
+    truth = torture.pipeline.committed("recovery")
+    wrong = {number: max(0, offset + torture.dice.choice([-300, 300])) for number, offset in truth.items()}
+    torture.pipeline.commit("recovery", wrong)
+    assert torture.pipeline.committed("recovery") == wrong
+    torture.hire()
+
+
 KINDS: dict[str, Callable[[Torture], None]] = {
     "kill": kill,
     "terminate": terminate,
     "stop and continue": stop_and_continue,
     "join and leave": join_and_leave,
     "broker away": broker_away,
+    "wrong commit": wrong_commit,
 }
 
 

@@ -9,10 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from sandbox import kafka_jars
-from sandbox.kafka_server import EAGER_COMPACTION, KafkaBroker
+from sandbox.kafka_server import KafkaBroker
 from schemas import topics
-from tests.real import parts
 from tests.torture.pipeline import Pipeline
 from tests.torture.rounds import KINDS, LONG, SHORT, Torture
 
@@ -23,16 +21,9 @@ PAUSE = "0.05"
 
 
 @pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
-    parts.need("Kafka", kafka_jars.missing())
-    with KafkaBroker(tmp_path_factory.mktemp("torture"), properties=EAGER_COMPACTION) as broker:
-        yield broker
-
-
-@pytest.fixture(scope="module")
-def torture(broker: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Torture]:
+def torture(torture_broker: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Torture]:
     """One pipeline that goes through all rounds, one after the other: what one leaves behind is the next one's start."""
-    yield from new_torture(broker, tmp_path_factory.mktemp("workers"), SEED, soak=False)
+    yield from new_torture(torture_broker, tmp_path_factory.mktemp("workers"), SEED, soak=False)
 
 
 def new_torture(broker: KafkaBroker, folder: Path, seed: int, *, soak: bool) -> Iterator[Torture]:
@@ -65,11 +56,11 @@ def test_nothing_is_lost_or_doubled(torture: Torture, kind: str) -> None:
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
 def test_nothing_is_lost_or_doubled_in_fifty_rounds(
-    broker: KafkaBroker, tmp_path: Path, record_property: Callable[[str, object], None]
+    torture_broker: KafkaBroker, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     seed = random.SystemRandom().randrange(10**9)
     record_property("seed", seed)
-    made = new_torture(broker, tmp_path, seed, soak=True)
+    made = new_torture(torture_broker, tmp_path, seed, soak=True)
     torture = next(made)
     drawn = [*KINDS, *torture.dice.choices(list(KINDS), k=SOAK_ROUNDS - len(KINDS))]
     for number, kind in enumerate(drawn):
