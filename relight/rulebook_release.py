@@ -27,9 +27,6 @@ from schemas.mailbox import RulebookSwitch
 from schemas.records import RulebookRelease
 from schemas.topics import INBOX, RULEBOOKS
 
-MAX_CONTENT_BYTES: Final = 700_000
-"""Largest rulebook; Kafka's default limit of 1 MB and the envelope leave room above it."""
-
 _SOURCE: Final = "/clusters/{cluster}/cli/rules"
 _AT_ONCE: Final = 100
 _WAIT_SECONDS: Final = 0.5

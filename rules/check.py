@@ -15,7 +15,14 @@ from pathlib import Path as FilePath
 from pydantic import ValidationError
 
 from rules.code_lint import expired, lint_codes
-from rules.compiled import CompiledRulebook, compile_document, condition_of
+from rules.compiled import (
+    MAX_CONTENT_BYTES,
+    CompiledRulebook,
+    canonical,
+    compile_document,
+    condition_of,
+    content_of,
+)
 from rules.errors import ConditionError, Finding, RulebookError, Severity
 from rules.ladder_lint import lint_ladder
 from rules.lint import kinds_that_do_not_exist, lint
@@ -54,6 +61,7 @@ def check(folders: Sequence[FilePath], *, names: Sequence[str] = (), today: date
     document = RulebookDocument.model_validate(loaded.content)
     found = list(chain(lint(document), lint_ladder(document), lint_codes(document)))
     found += expired(loaded.rows, today) if today is not None else ()
+    found += _size(document)
     placed = _sorted([loaded.locate(finding) for finding in found])
     if any(finding.severity is Severity.ERROR for finding in placed):
         return Report(placed)
@@ -73,6 +81,15 @@ def _shape(loaded: Loaded) -> list[Finding]:
     except ValidationError as error:
         return findings_of(error, loaded.raw)
     return []
+
+
+def _size(document: RulebookDocument) -> Iterator[Finding]:
+    size = len(canonical(content_of(document)))
+    if size > MAX_CONTENT_BYTES:
+        message = f"the rulebook has {size:,} bytes and cannot be published"
+        yield Finding(
+            "RL336", message, f"at most {MAX_CONTENT_BYTES:,}; leave out rows of chips the site does not have"
+        )
 
 
 def _conditions(loaded: Loaded) -> Iterator[Finding]:

@@ -27,6 +27,9 @@ from rules.vocabulary import groups_of
 NO_HASH: Final = "none"
 """Hash of EMPTY: the rulebook of a partition that was never switched to one."""
 
+MAX_CONTENT_BYTES: Final = 700_000
+"""Largest rulebook; what a message may have (900 kB) leaves room for the envelope above it."""
+
 _HASH_DIGITS: Final = 32
 
 

@@ -178,7 +178,7 @@ def _domain(symbol: Symbol, texts: set[str], numbers: tuple[int, ...]) -> tuple[
             return numbers
         case SymbolType.TEXT:
             if symbol.words is None:
-                return (*sorted(texts), _BESIDE)
+                return (_BESIDE, *sorted(texts))
             return (*sorted(texts), *sorted(symbol.words - texts)[:1])
 
 

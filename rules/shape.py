@@ -107,6 +107,8 @@ class _Detail:
                 return self._found("the list is empty", "name at least one")
             case "tuple_type" | "list_type":
                 return self._found(f"{self._shown()} is no list", f"write [{self._shown(quoted=False)}]")
+            case "model_type" | "model_attributes_type" | "dict_type":
+                return self._found(f"{self._shown()} is no mapping", "write key: value pairs")
             case "value_error":
                 message, _, right = str(self.context.get("error", self.message)).partition("; ")
                 return self._found(message, right)

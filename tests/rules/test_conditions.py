@@ -209,7 +209,7 @@ _PIECES = st.sampled_from(
 )
 
 
-@settings(max_examples=600)
+@settings(max_examples=6 * settings().max_examples)
 @given(text=st.one_of(st.lists(_PIECES, max_size=14).map(" ".join), st.text(max_size=60)))
 @example(text="[] == []")
 @example(text="-1 == - 1")

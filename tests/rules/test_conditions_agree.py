@@ -116,7 +116,7 @@ SYMBOL_SETS: Final = st.builds(
 )
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=4 * settings().max_examples, suppress_health_check=[HealthCheck.too_slow])
 @given(text=CONDITIONS, symbols=SYMBOL_SETS)
 @example(text="not fault.known == fault.counted", symbols=Symbols())
 @example(text="not fault.known and run.ha or chain.hang == 0", symbols=Symbols())

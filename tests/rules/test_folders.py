@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from rules.check import Report, check
 from rules.compiled import default_rulebook
@@ -241,3 +245,82 @@ def test_all_faults_of_a_folder_are_told_at_once(tmp_path: Path) -> None:
 
     assert codes(report) == ["RL103", "RL101", "RL206"]
     assert [finding.place.line for finding in report.findings if finding.place] == [8, 15, 19]
+
+
+def test_a_rulebook_too_large_for_a_message_is_told(tmp_path: Path) -> None:
+    header = table("")
+    rows = [
+        f"C{number:05d},site,{'x' * 300},record,,unknown,none,chip,,,,,none,,no,site,1,why,\n"
+        for number in range(1_500)
+    ]
+    (tmp_path / "tables").mkdir()
+    site(tmp_path / "tables", header + "".join(rows), "many.csv")
+
+    assert codes(over_default(tmp_path)) == ["RL336"]
+
+
+_KEYS = [
+    *(
+        "id",
+        "override",
+        "before",
+        "after",
+        "title",
+        "on",
+        "when",
+        "count",
+        "then",
+        "otherwise",
+        "isolate",
+        "mode",
+        "reason",
+    ),
+    *(
+        "steps",
+        "covers",
+        "effects",
+        "merge_before",
+        "stop_processes",
+        "timeout",
+        "on_failure",
+        "arguments",
+        "chips",
+        "by",
+    ),
+]
+_JSON = st.recursive(
+    st.one_of(
+        st.none(), st.booleans(), st.integers(-5, 100), st.floats(allow_nan=False), st.text(max_size=8)
+    ),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(st.sampled_from(_KEYS), inner, max_size=4)
+    ),
+    max_leaves=10,
+)
+_ENTRY = st.fixed_dictionaries(
+    {"id": st.sampled_from(["hang", "merge", "new", "hang_restart"])},
+    optional={key: _JSON for key in _KEYS if key not in {"id", "override"}}
+    | {"override": st.sampled_from(["merge", "replace", "remove"])},
+)
+
+
+@settings(max_examples=60)
+@given(
+    rules=st.lists(st.one_of(_ENTRY, _JSON), max_size=3),
+    strategies=st.lists(st.one_of(_ENTRY, _JSON), max_size=2),
+    changed=st.dictionaries(
+        st.sampled_from(["hang_in_a_row", "software_filter", "barrier", "other"]), _JSON, max_size=2
+    ),
+)
+def test_whatever_is_written_is_told_and_never_raises(
+    rules: list[object], strategies: list[object], changed: object
+) -> None:
+    text = json.dumps({"rules": rules, "strategies": strategies, "settings": changed})
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "site.yaml"
+        path.write_text(text, encoding="utf-8")
+
+        report = check([DEFAULT, path])
+
+    assert (report.document is None) == bool(report.errors)
+    assert all(finding.place is not None for finding in report.findings)

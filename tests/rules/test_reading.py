@@ -78,7 +78,7 @@ def test_a_character_of_a_text_is_found_in_the_file_whatever_its_style(body: str
 _WORDS = st.text(alphabet="ab \"'\\:#\n", min_size=1, max_size=20)
 
 
-@settings(max_examples=200)
+@settings(max_examples=2 * settings().max_examples)
 @given(text=_WORDS)
 @example(text="''")
 @example(text='\\"')
@@ -134,7 +134,7 @@ def findings_in(text: str) -> tuple[Finding, ...]:
     return ()
 
 
-@settings(max_examples=300)
+@settings(max_examples=3 * settings().max_examples)
 @given(text=st.one_of(st.text(max_size=80), st.text(alphabet="ab:-[]{}\"'|>&*!#%@ \n\t,?", max_size=60)))
 def test_any_text_is_read_or_refused_with_a_place(text: str) -> None:
     assert all(finding.place is not None and finding.place.line >= 1 for finding in findings_in(text))

@@ -1,0 +1,1 @@
+"""What relight costs: each module measures one part and prints a table."""
