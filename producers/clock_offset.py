@@ -1,69 +1,68 @@
-"""How far this node's clock is from the broker's, measured on every signal that is delivered (finding R22).
+"""The node's clock against the broker's, measured from the confirmations of ordinary messages (finding R22).
 
-Method. The broker stamps a record with its own clock when it appends it (LogAppendTime) and returns that stamp with the confirmation. We note our clock
-when we hand the record to the client, and the client measures how long it took until the confirmation. Taking the append to lie in the middle,
-
-    offset = (our clock at the send + half of the round trip) - append time          (positive: our clock is ahead)
-
-is wrong by at most half of the round trip, whichever way the delay was spread. So the sample with the shortest round trip of the last minutes is
-taken, and one that took longer than `LONGEST` says nothing. The broker stamps whole milliseconds, which adds at most one to the error.
+The broker stamps each message of `signals.v1` with its own time (LogAppendTime) and returns it with the confirmation. If a message was sent at s
+and confirmed at r by the node's clock and appended at a by the broker's, then the node's clock is ahead by (s + r) / 2 - a, wrong by at most
+(r - s) / 2, as in NTP (RFC 5905, section 8). Time a message waits in the client makes the span longer, never the bound wrong; so of the
+measurements of the last minutes the one with the shortest span is taken, and one whose span is too long is none. Positive: the node's clock
+is ahead.
 """
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Final
 
-LONGEST: Final = timedelta(seconds=2)
-"""Round trip above which a sample is dropped: it would be wrong by up to a second."""
+from schemas.envelope import TimeQuality
 
-KEPT_FOR: Final = timedelta(minutes=5)
-"""Samples compared with each other; at 50 ppm a clock moves 15 ms in that time."""
-
-STALE_AFTER: Final = timedelta(minutes=15)
-"""Without a sample for so long nothing is known: a node without news to tell is silent for a minute at most."""
-
-STAMP: Final = timedelta(milliseconds=1)
-SAMPLES_KEPT: Final = 256
+KEPT: Final = 64
+KEPT_FOR: Final = timedelta(minutes=10)
+"""Good clocks part by 50 ppm: 30 ms in that time, less than a good measurement's doubt."""
 
 
 @dataclass(frozen=True, slots=True)
-class Offset:
-    """A measurement: the offset and how wrong it may be."""
+class Measurement:
+    """One round trip; all in Unix seconds. `confirmed` by the node's clock."""
 
-    at: datetime
-    offset: timedelta
-    error: timedelta
+    offset: float
+    doubt: float
+    confirmed: float
 
 
 class ClockOffset:
-    """Keeps the best measurement of the last minutes."""
+    """Best of the last measurements. Safe to use from several threads."""
 
-    def __init__(self, bound: timedelta) -> None:
-        """`bound`: an offset, error included, within which the clock counts as synced."""
-        self._bound = bound
-        self._samples: deque[Offset] = deque(maxlen=SAMPLES_KEPT)
+    def __init__(self, *, synced_within: timedelta, uncertain_above: timedelta) -> None:
+        """Offsets up to `synced_within` count as synced; round trips above `uncertain_above` are left out."""
+        self._synced_within = synced_within.total_seconds()
+        self._uncertain_above = uncertain_above.total_seconds()
+        self._measurements: deque[Measurement] = deque(maxlen=KEPT)
+        self._mutex = threading.Lock()
 
-    def sample(self, sent_at: datetime, round_trip: timedelta, appended_at: datetime) -> None:
-        """Note one delivery. Times are aware; `sent_at` is by the node's clock, `appended_at` by the broker's."""
-        if not timedelta(0) <= round_trip <= LONGEST:
+    def measured(self, *, sent: float, confirmed: float, appended: float) -> None:
+        """Note one round trip; `sent` and `confirmed` by the node's clock, `appended` by the broker's."""
+        span = confirmed - sent
+        if not 0 <= span <= self._uncertain_above:  # below 0: the node's clock was set back in between
             return
-        half = round_trip / 2
-        self._samples.append(Offset(sent_at, sent_at + half - appended_at, half + STAMP))
+        found = Measurement((sent + confirmed) / 2 - appended, span / 2, confirmed)
+        with self._mutex:
+            last = self._measurements[-1] if self._measurements else None
+            if last is not None and abs(found.offset - last.offset) > found.doubt + last.doubt + 1.0:
+                self._measurements.clear()  # one of the clocks was set: what was measured before is of no use
+            self._measurements.append(found)
 
-    def measured(self, now: datetime) -> Offset | None:
-        """The best measurement, or None when there is none that is not stale."""
-        fresh = [sample for sample in self._samples if abs(now - sample.at) <= STALE_AFTER]
-        if not fresh:
-            return None
-        newest = max(sample.at for sample in fresh)
-        return min(
-            (sample for sample in fresh if newest - sample.at <= KEPT_FOR), key=lambda sample: sample.error
-        )
+    def seconds(self, now: float) -> float | None:
+        """Node clock minus broker clock; None when nothing was measured lately."""
+        oldest = now - KEPT_FOR.total_seconds()
+        with self._mutex:
+            lately = [one for one in self._measurements if one.confirmed >= oldest]
+        return min(lately, key=lambda one: one.doubt).offset if lately else None
 
-    def is_synced(self, now: datetime) -> bool:
-        """The offset is measured and within the bound."""
-        best = self.measured(now)
-        return best is not None and abs(best.offset) + best.error <= self._bound
+    def quality(self, now: float) -> TimeQuality:
+        """What is known of times by this clock."""
+        offset = self.seconds(now)
+        if offset is None or abs(offset) > self._synced_within:
+            return TimeQuality.UNKNOWN
+        return TimeQuality.SYNCED

@@ -1,25 +1,26 @@
-"""Source: the agent's own sign of life, folded to one a minute (design 12: 12,500 nodes make 210 a second).
+"""Source: the agent's own sign of life, folded: one event a minute, with counters since the last and the sources that work.
 
-It says which sources see, so that silence of one is not taken for health (an exporter that hangs makes its metrics vanish, and nothing else), what
-was counted since the last one, and, with every signal, how far the node's clock is off.
+Of class metric: it is the first to go when disk runs out, since the next one replaces it. Counters of a heartbeat that was dropped are lost
+with it; nothing is decided by them.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
+from typing import Final
 
 from producers.identity import Identity
 from producers.observation import Batch, Observation, SignalClass, Source, State
 from schemas.signals import Heartbeat
 
-NAME = "heartbeat"
+NAME: Final = "heartbeat"
+NAME_LENGTH: Final = 200
 
 
 class HeartbeatSource:
-    """The source."""
+    """The source; asks all others what they counted."""
 
     name = NAME
     works = True
@@ -27,48 +28,49 @@ class HeartbeatSource:
     def __init__(
         self,
         identity: Identity,
+        sources: Callable[[], Sequence[Source]],
+        more_counts: Callable[[], Mapping[str, int]],
+        now: Callable[[], datetime],
         *,
         boot_id: str,
-        sources: Iterable[Source],
-        tally: Callable[[], Mapping[str, int]],
-        now: Callable[[], datetime],
         every: timedelta,
     ) -> None:
-        """`tally` gives what the agent itself counted since it was last asked."""
+        """`sources`: those whose lives are told; `more_counts`: what the agent itself counted since the last call."""
         self._identity = identity
-        self._boot_id = boot_id
-        self._sources = tuple(sources)
-        self._tally = tally
+        self._sources = sources
+        self._more_counts = more_counts
         self._now = now
+        self._boot_id = boot_id
         self._every = every
         self._started_at = now()
-        self._beats = 0
+        self._first = True
 
     def restore(self, state: State | None) -> None:
-        """Nothing outlives a restart: a new process is a new life."""
+        """Nothing outlives a restart: a start is told by `started_at`."""
 
     def counts(self) -> dict[str, int]:
-        """Nothing of its own."""
+        """Its own life is no news."""
         return {}
 
     async def next(self) -> Batch:
-        """The first beat at once, then one each interval."""
-        if self._beats:
+        """The first at once, then one each time the period is over."""
+        if not self._first:
             await asyncio.sleep(self._every.total_seconds())
+        self._first = False
         return Batch(SignalClass.METRIC, (self.beat(),))
 
     def beat(self) -> Observation:
         """One heartbeat, with everything counted since the last."""
-        folded = Counter(self._tally())
-        for source in self._sources:
-            folded.update(source.counts())
-        self._beats += 1
-        heartbeat = Heartbeat(
+        at = self._now()
+        folded = {name: count for name, count in self._more_counts().items() if count}
+        for source in self._sources():
+            for name, count in source.counts().items():
+                folded[name] = folded.get(name, 0) + count
+        signal = Heartbeat(
             node=self._identity.node,
             boot_id=self._boot_id,
             started_at=self._started_at,
-            sources=tuple(sorted(source.name for source in self._sources if source.works)),
-            folded={name: number for name, number in sorted(folded.items()) if number > 0},
+            sources=tuple(source.name[:NAME_LENGTH] for source in self._sources() if source.works),
+            folded=folded,
         )
-        life = (self._boot_id, self._started_at.isoformat())
-        return Observation(heartbeat, self._identity.derive(NAME, *life, self._beats), self._now())
+        return Observation(signal, self._identity.derive("heartbeat", self._boot_id, at.isoformat()), at)

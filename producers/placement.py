@@ -1,134 +1,135 @@
-"""What ran on a chip at a time: stamped on a signal where it is seen, since later nobody knows for sure (finding R13).
+"""What ran on a chip or node when a signal was seen there (finding R13).
 
-The port, and an implementation that reads intervals from a file written by whoever starts pods (a script, a test, later the node agent's own watch).
-Guarantees: an answer is given only when it is certain - one placement on that chip at that time; two jobs on a chip, or none, give None, and the
-node's history decides. Bounded in entries and age; a file that cannot be read leaves the last good one in force.
+A port: the agent asks `at(chip, time)`. Here: nobody knows, and a file of intervals, for sites and drills that write it themselves.
+Intervals are of one history, bounded in time and number, so that a fault told late is still stamped with what ran when it happened.
+
+The file is JSON lines, one interval a line, the last line about a chip at a time wins:
+`{"chip": "GPU-...", "since": "2026-03-01T00:00:00Z", "until": null, "placement": {"run": "...", "pod_uid": "..."}}`. Without `chip` the
+interval is of all chips of the node. It is read again when it changed; while it is wrong, what was read last stays, and the fault is logged.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Final, Protocol
+from typing import Final, Protocol
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
 
 from producers.errors import PlacementError
 from runtime import logs
-from schemas.signals import ChipRef, Name, Placement
+from schemas.signals import ChipFault, Name, Placement, Signal
+
+HISTORY: Final = timedelta(hours=24)
+"""How far back an interval that ended is of use: the longest window of the rules."""
 
 INTERVALS_KEPT: Final = 4096
-KEPT_FOR: Final = timedelta(hours=24)
-"""Ended intervals are remembered as long as the longest window (design 5)."""
-
-LARGEST_FILE: Final = 8 * 1024 * 1024
+LARGEST_FILE: Final = 4 * 1024 * 1024
 
 _log = logs.get(__name__)
 
 
 class Placements(Protocol):
-    """Knows what runs where on this node."""
+    """Knows what ran where."""
 
-    def on_chip(self, chip: ChipRef, at: datetime) -> Placement | None:
-        """What ran on the chip at that time, if that is certain. Answers from memory, at once."""
+    def at(self, chip: str | None, time: datetime) -> Placement | None:
+        """What ran on this chip at this time (None: on the node as a whole); None when nothing did, or nobody knows."""
         ...
 
 
+class NobodyKnows:
+    """No placements: signals go to the node's mailbox, which has a history of its own (design 5)."""
+
+    def at(self, chip: str | None, time: datetime) -> Placement | None:
+        """Nothing."""
+        del chip, time
+        return None
+
+
 class Interval(BaseModel):
-    """One container on one chip. The chip is named by its id, or by `bus:<bus>` or `index:<n>` where that is all that is known."""
+    """Something ran there from `since` until before `until`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
-    chip: Name
+    chip: Name | None = None
+    since: AwareDatetime
+    until: AwareDatetime | None = None
     placement: Placement
-    begin: AwareDatetime = Field(alias="from")
-    end: Annotated[AwareDatetime | None, Field(alias="until")] = None
 
-    def covers(self, at: datetime) -> bool:
-        """Whether it ran at that time."""
-        return self.begin <= at and (self.end is None or at < self.end)
-
-
-class _File(BaseModel):
-    model_config = ConfigDict(extra="forbid")
-    intervals: list[Interval]
+    def holds(self, chip: str | None, time: datetime) -> bool:
+        """Whether it speaks of this chip at this time."""
+        if self.chip is not None and self.chip != chip:
+            return False
+        return self.since <= time and (self.until is None or time < self.until)
 
 
-class NoPlacements:
-    """Knows nothing: signals go out unplaced."""
-
-    def on_chip(self, chip: ChipRef, at: datetime) -> Placement | None:
-        """None, always."""
-        del chip, at
-
-
-class KnownPlacements:
-    """Answers from a given list of intervals."""
-
-    def __init__(self, intervals: Iterable[Interval]) -> None:
-        self._by_chip: dict[str, list[Interval]] = {}
-        for interval in sorted(intervals, key=lambda each: each.begin)[-INTERVALS_KEPT:]:
-            self._by_chip.setdefault(interval.chip, []).append(interval)
-
-    def on_chip(self, chip: ChipRef, at: datetime) -> Placement | None:
-        """What ran there, or None when nothing, several things, or nobody knows."""
-        names = [chip.id]
-        names += [f"bus:{chip.bus}"] if chip.bus else []
-        names += [f"index:{chip.index}"] if chip.index is not None else []
-        found: list[Placement] = []
-        for name in dict.fromkeys(names):
-            found += [
-                interval.placement
-                for interval in self._by_chip.get(name, ())
-                if interval.covers(at) and interval.placement not in found
-            ]
-        return found[0] if len(found) == 1 else None
+def read_intervals(path: Path) -> list[Interval]:
+    """Read a whole file. Raises PlacementError with the line that is wrong."""
+    try:
+        if path.stat().st_size > LARGEST_FILE:
+            raise PlacementError(
+                f"{path}: larger than {LARGEST_FILE:,} bytes; right would be 24 h of intervals"
+            )
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise PlacementError(f"{path} cannot be read: {error}") from error
+    found: list[Interval] = []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            found.append(Interval.model_validate_json(line))
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            place = ".".join(str(part) for part in first["loc"]) or "line"
+            raise PlacementError(
+                f"{path}:{number}: {place}: {first['msg']} (got {first['input']!r:.100})"
+            ) from None
+    return found
 
 
 class PlacementFile:
-    """Answers from a JSON file, read again when it changes: {"intervals": [{"chip", "placement", "from", "until"}]}."""
+    """Placements from a file."""
 
     def __init__(self, path: Path, now: Callable[[], datetime]) -> None:
         self._path = path
         self._now = now
-        self._read: tuple[int, int, int] | None = None
-        self._known = KnownPlacements(())
+        self._read_at: tuple[int, int, int] | None = None
+        self._intervals: list[Interval] = []
 
-    def on_chip(self, chip: ChipRef, at: datetime) -> Placement | None:
-        """See `KnownPlacements`."""
+    def at(self, chip: str | None, time: datetime) -> Placement | None:
+        """The last interval of the file that holds; reads the file again when it changed."""
         self._refresh()
-        return self._known.on_chip(chip, at)
+        for interval in reversed(self._intervals):
+            if interval.holds(chip, time):
+                return interval.placement
+        return None
 
     def _refresh(self) -> None:
         try:
-            stat = self._path.stat()
+            status = self._path.stat()
         except OSError:
+            return  # what was read last stays
+        version = (status.st_mtime_ns, status.st_size, status.st_ino)
+        if version == self._read_at:
             return
-        seen = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
-        if seen == self._read:
-            return
-        self._read = seen
+        self._read_at = version
         try:
-            intervals = read_placements(self._path)
+            intervals = read_intervals(self._path)
         except PlacementError as error:
-            _log.warning("the placement file was not taken; the last good one stays", error=str(error))
+            _log.warning("placements not read, the last ones stay", error=str(error))
             return
-        oldest = self._now() - KEPT_FOR
-        self._known = KnownPlacements(each for each in intervals if each.end is None or each.end >= oldest)
+        oldest = self._now() - HISTORY
+        recent = [one for one in intervals if one.until is None or one.until >= oldest]
+        self._intervals = recent[-INTERVALS_KEPT:]
 
 
-def read_placements(path: Path) -> list[Interval]:
-    """Read a placement file. Raises PlacementError with the place of the first fault."""
-    try:
-        with path.open("rb") as file:
-            raw = file.read(LARGEST_FILE + 1)
-        if len(raw) > LARGEST_FILE:
-            raise PlacementError(f"{path} is larger than {LARGEST_FILE:,} bytes")
-        return _File.model_validate_json(raw).intervals
-    except OSError as error:
-        raise PlacementError(f"{path}: {error.strerror}") from error
-    except ValidationError as error:
-        fault = error.errors()[0]
-        place = ".".join(map(str, fault["loc"])) or "the file"
-        raise PlacementError(f"{path}: {place}: {fault['msg']} (got {fault['input']!r:.100})") from None
+def placed(signal: Signal, placements: Placements, time: datetime) -> Signal:
+    """The signal with what ran there. Only chip faults are about a chip; what speaks of the node as a whole stays the node's."""
+    if signal.placement is not None or not isinstance(signal, ChipFault):
+        return signal
+    found = placements.at(signal.chip.id, time)
+    if found is None and signal.chip.index is not None:
+        found = placements.at(f"index:{signal.chip.index}", time)
+    return signal if found is None else signal.model_copy(update={"placement": found})

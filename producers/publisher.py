@@ -1,226 +1,217 @@
-"""From the spool to `signals.v1`, confirmed signal by signal, in order.
+"""From the spool to `signals.v1`.
 
-Guarantees: a signal leaves the spool only when the broker has confirmed it (acks from all in-sync replicas). All signals of a node have one key, its
-mailbox's, and so one partition: the origin numbers them all, and a mailbox drops what is not above the highest it has seen, so one that another
-overtook would be lost. Runs read the node's signals too, through the router, which keeps the order of a partition.
+Guarantees: everything the spool holds is sent, in its order, until the broker confirmed it. All signals of a node carry one key, its mailbox's, and
+so lie in one partition in this order, whichever run they are about: the origin numbers all of them, and a mailbox drops what is not above
+the highest it has had, so one that another overtook would be lost. (The router gives each its mailbox's key and keeps the order.)
 
-The client never gives a record up by itself (`runtime.kafka`), so the order holds while the broker is away. When a record fails nevertheless (rights
-taken away, the topic gone, a fatal error of the client), all that are under way are called off. Those that no later one has overtaken are sent
-again as they are; one that was overtaken gets a new number, with the id it had; one that can never be accepted is counted as lost and told.
+The watermark moves over what is confirmed without a hole before it. A restart, or a producer that failed for good, sends what is not confirmed
+again, with the same origins: repeats, not new events. Where the broker refused one and took a later one, the one gets a new number. While the
+broker is away it waits; it holds at most `in_flight` events in memory, the rest stays on disk. Only what is larger than any message may be is
+given up, and told.
 
-Back-pressure: at most `window` are under way; the rest waits on disk.
+One thread, which alone takes from the spool and polls the producer, so that nothing here needs a lock.
 """
 
 from __future__ import annotations
 
+import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
-from functools import partial
+from datetime import timedelta
 from typing import Final
 
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, KafkaException, Message, Producer
 
 from producers.clock_offset import ClockOffset
-from producers.spool import Record, Spool
+from producers.settings import PublisherSettings
+from producers.spool import Entry, Spool
 from runtime import logs
+from runtime.kafka import explain
+from schemas.envelope import MAX_EVENT_BYTES
 
-HOPELESS: Final = frozenset(
-    {KafkaError.MSG_SIZE_TOO_LARGE, KafkaError.INVALID_MSG, KafkaError.INVALID_RECORD}
-)
-"""The broker will never take this record, whoever sends it."""
-
-BACK_OFF: Final = 2.0
-"""Seconds before the next try after a failure that is not the record's own."""
-
-CALL_OFF: Final = 5.0
-"""Seconds the client may take to report on what was called off."""
-
+_POLL: Final = 0.05
+_TAKE: Final = 200
+_PURGE_PATIENCE: Final = 1.0
 _log = logs.get(__name__)
 
 
-@dataclass(eq=False)
-class _Flight:
-    """Records given to one client, in order, and what became of them."""
+@dataclass(slots=True)
+class _Sent:
+    """One event on its way; `tries` is the round of sending it belongs to."""
 
-    under_way: deque[Record] = field(default_factory=deque)
-    delivered: set[int] = field(default_factory=set)
-    failed: dict[int, KafkaError] = field(default_factory=dict)
+    entry: Entry
+    tries: int
+    sent: float = 0.0
+    done: bool = False
 
-    @property
-    def unreported(self) -> int:
-        return len(self.under_way) - len(self.delivered) - len(self.failed)
+
+@dataclass(slots=True)
+class Published:
+    """What the publisher counted; read by other threads."""
+
+    sent: int = 0
+    given_up: int = 0
+    restarts: int = 0
+    oldest: float | None = None
+    """When the oldest event that is not confirmed was spooled, Unix seconds."""
+    trouble: str | None = None
+    """What the broker last refused, while it does."""
+    in_flight: int = field(default=0)
 
 
 class Publisher:
-    """Sends what the spool hands out. Not for several threads: everything happens in `pump`."""
+    """Runs until `stop`. ``start()``, later ``stop(grace)``."""
 
     def __init__(
         self,
         spool: Spool,
-        new_producer: Callable[[], Producer],
-        *,
         topic: str,
-        window: int,
+        new_producer: Callable[[], Producer],
         offset: ClockOffset,
-        now: Callable[[], datetime],
-        clock: Callable[[], float],
+        settings: PublisherSettings,
+        *,
+        clock: Callable[[], float] = time.time,
     ) -> None:
-        """Make a publisher.
-
-        Args:
-            spool: where signals come from.
-            new_producer: makes a client; asked again after a failure.
-            topic: name of the topic in the broker.
-            window: signals under way at most.
-            offset: told of each delivery, to measure the clock.
-            now: the node's clock.
-            clock: seconds that never go back.
-        """
+        """`clock` is the node's, Unix seconds."""
         self._spool = spool
-        self._new_producer = new_producer
         self._topic = topic
-        self._window = window
+        self._new_producer = new_producer
         self._offset = offset
-        self._now = now
+        self._settings = settings
         self._clock = clock
-        self._producer: Producer | None = None
-        self._flight = _Flight()
-        self._ready: deque[Record] = deque()
-        self._retry_at = clock()
-        self._called_off_at: float | None = None
-        self.delivered = 0
-        """Signals confirmed since the start."""
-        self.failures = 0
-        """Times all that was under way was called off."""
+        self._producer = new_producer()
+        self._pending: deque[_Sent] = deque()
+        self._waiting: deque[Entry] = deque()
+        self._round = 0
+        self._broken: KafkaError | None = None
+        self._stopping = threading.Event()
+        self._grace = 0.0
+        self.counted = Published()
+        self._thread = threading.Thread(target=self._run, name="publisher", daemon=True)
 
     @property
-    def under_way(self) -> int:
-        """Signals given to the client and not reported on."""
-        return len(self._flight.under_way)
+    def lives(self) -> bool:
+        """Whether its thread still runs."""
+        return self._thread.is_alive()
 
-    @property
-    def is_idle(self) -> bool:
-        """Nothing under way, nothing waiting."""
-        return not (self._flight.under_way or self._ready or self._spool.has_waiting)
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
 
-    def pump(self) -> None:
-        """Take in confirmations and send what may be sent; returns at once. Call it often while something is under way."""
-        if self._producer is not None:
-            self._poll(self._producer)
-        if self._flight.failed and self._called_off_at is None:
-            self._call_off()
-        if self._called_off_at is not None:
-            self._settle(self._called_off_at)
-            return
+    def stop(self, grace: timedelta) -> None:
+        """Send what is spooled for at most `grace`, then end; the rest stays on disk."""
+        self._grace = grace.total_seconds()
+        self._stopping.set()
+        self._thread.join()
+
+    # ------------------------------------------------------------ the thread
+
+    def _run(self) -> None:
+        self._spool.rewind()
+        while not self._stopping.is_set():
+            self._turn()
+        ends = time.monotonic() + self._grace
+        began = self.counted.restarts
+        while time.monotonic() < ends and not self._is_done() and self.counted.restarts == began:
+            self._turn()
+        self._producer.purge()
+
+    def _is_done(self) -> bool:
+        return not self._pending and not self._waiting and self._spool.acked >= self._spool.next_sequence
+
+    def _turn(self) -> None:
+        sent = self._send_some()
+        self._producer.poll(0 if sent else _POLL)
         self._confirm()
-        if self._clock() >= self._retry_at:
-            self._send()
+        if self._broken is not None:
+            self._start_over(self._broken)
 
-    def close(self) -> None:
-        """Let go of the client; what is not confirmed stays in the spool."""
-        if self._producer is not None:
-            self._flight = _Flight()  # late reports change nothing
-            self._producer.purge()
-            self._producer = None
+    def _send_some(self) -> int:
+        sent = 0
+        while self._broken is None and len(self._pending) < self._settings.in_flight:
+            if not self._waiting:
+                self._waiting.extend(self._spool.take(_TAKE))
+            if not self._waiting or not self._send(self._waiting[0]):
+                break
+            self._waiting.popleft()
+            sent += 1
+            if sent >= _TAKE:  # confirmations are read as well
+                break
+        oldest = self._pending[0].entry if self._pending else self._waiting[0] if self._waiting else None
+        self.counted.oldest = None if oldest is None else oldest.at
+        self.counted.in_flight = len(self._pending)
+        return sent
 
-    def _poll(self, producer: Producer) -> None:
+    def _send(self, entry: Entry) -> bool:
+        """Hand one event to the producer; False when it must wait."""
+        sent = _Sent(entry, self._round, self._clock())
+
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            self._delivered(sent, error, message)
+
         try:
-            producer.poll(0)
-        except KafkaException as error:
-            _log.warning("polling the client failed", error=str(error))
-
-    def _send(self) -> None:
-        while len(self._flight.under_way) < self._window:
-            if not self._ready:
-                self._ready.extend(self._spool.hand_out(self._window - len(self._flight.under_way)))
-            if not self._ready or not self._give(self._ready[0]):
-                return
-            self._flight.under_way.append(self._ready.popleft())
-
-    def _give(self, record: Record) -> bool:
-        producer = self._client()
-        try:
-            producer.produce(
-                self._topic,
-                key=record.key,
-                value=record.value,
-                on_delivery=partial(self._report, self._flight, record.sequence, self._now()),
-            )
+            self._producer.produce(self._topic, key=entry.key, value=entry.value, on_delivery=delivered)
         except BufferError:
             return False
         except KafkaException as error:
-            self._flight.under_way.append(self._ready.popleft())
-            self._flight.failed[record.sequence] = error.args[0]
-            return False
+            self._refused(sent, error.args[0])
+            if self._broken is not None:
+                return False
+        self._pending.append(sent)
         return True
 
-    def _client(self) -> Producer:
-        if self._producer is None:
-            self._producer = self._new_producer()
-        return self._producer
-
-    def _report(
-        self, flight: _Flight, number: int, sent_at: datetime, error: KafkaError | None, message: Message
-    ) -> None:
+    def _delivered(self, sent: _Sent, error: KafkaError | None, message: Message) -> None:
+        if sent.tries != self._round:
+            return  # of a producer that was replaced; sent again by the new one
         if error is not None:
-            flight.failed[number] = error
+            self._refused(sent, error)
             return
-        flight.delivered.add(number)
-        self.delivered += flight is self._flight
-        self._measure(sent_at, message)
+        sent.done = True
+        self.counted.sent += 1
+        self.counted.trouble = None
+        kind, milliseconds = message.timestamp()
+        if kind == TIMESTAMP_LOG_APPEND_TIME:
+            self._offset.measured(sent=sent.sent, confirmed=self._clock(), appended=milliseconds / 1000)
 
-    def _measure(self, sent_at: datetime, message: Message) -> None:
-        kind, stamp = message.timestamp()
-        latency = message.latency()
-        if kind == TIMESTAMP_LOG_APPEND_TIME and latency is not None:
-            appended_at = datetime.fromtimestamp(stamp / 1000, UTC)
-            self._offset.sample(sent_at, timedelta(seconds=latency), appended_at)
+    def _refused(self, sent: _Sent, error: KafkaError) -> None:
+        if error.code() == KafkaError.MSG_SIZE_TOO_LARGE and len(sent.entry.value) > MAX_EVENT_BYTES:
+            sent.done = True
+            self.counted.given_up += 1
+            reason = f"the broker takes no event of {len(sent.entry.value):,} bytes"
+            self._spool.give_up(sent.entry, reason)
+            _log.error("event given up", sequence=sent.entry.sequence, reason=reason)
+            return
+        self._broken = self._broken or error
 
     def _confirm(self) -> None:
-        """Confirm to the spool what stands at the front; a later one waits for those before it."""
-        confirmed = None
-        flight = self._flight
-        while flight.under_way and flight.under_way[0].sequence in flight.delivered:
-            confirmed = flight.under_way.popleft().sequence
-            flight.delivered.discard(confirmed)
-        if confirmed is not None:
-            self._spool.ack(confirmed)
+        below = None
+        while self._pending and self._pending[0].done:
+            below = self._pending.popleft().entry.sequence + 1
+        if below is not None:
+            self._spool.acknowledge(below)
 
-    # ------------------------------------------------------------ failures
-
-    def _call_off(self) -> None:
-        number, error = min(self._flight.failed.items())
-        self.failures += 1
-        _log.warning(
-            "a signal was not delivered; all under way are called off", number=number, error=str(error)
-        )
-        self._called_off_at = self._clock()
-        if self._producer is not None:
-            self._producer.purge(in_flight=True, in_queue=True, blocking=False)
-            self._poll(self._producer)
-
-    def _settle(self, called_off_at: float) -> None:
-        """Once it is known of each what became of it, or nothing more will be known, put the rest back."""
-        flight = self._flight
-        if flight.unreported and self._clock() - called_off_at < CALL_OFF:
-            return
-        highest = max(flight.delivered, default=-1)
-        settled = self._spool.acked
-        for record in flight.under_way:
-            error = flight.failed.get(record.sequence)
-            if record.sequence not in flight.delivered and error is not None and error.code() in HOPELESS:
-                self._spool.lose(record.kind)
-            elif record.sequence not in flight.delivered and record.sequence < highest:
-                self._spool.renumber(record)
-            elif record.sequence > highest:
-                break
-            settled = record.sequence
-        self._spool.ack(settled)
+    def _start_over(self, error: KafkaError) -> None:
+        """A hole would let later events overtake: forget what is on its way and send all of it again, in order."""
+        self.counted.trouble = str(explain(error, f"sending to {self._topic}"))
+        self.counted.restarts += 1
+        _log.warning("sending again from the watermark", error=self.counted.trouble)
+        self._round += 1
+        self._producer.purge()
+        self._producer.flush(_PURGE_PATIENCE)
+        self._stopping.wait(self._settings.again_after.total_seconds())
+        self._producer = self._new_producer()
+        self._renumber_overtaken()
+        self._pending.clear()
+        self._waiting.clear()
+        self._broken = None
         self._spool.rewind()
-        self._ready.clear()
-        self._flight = _Flight()
-        self._producer = None
-        self._called_off_at = None
-        self._retry_at = self._clock() + BACK_OFF
+
+    def _renumber_overtaken(self) -> None:
+        """What was not taken while a later one was needs a number above it, or its mailbox would drop it as a repeat."""
+        highest = max((sent.entry.sequence for sent in self._pending if sent.done), default=-1)
+        for sent in self._pending:
+            if not sent.done and sent.entry.sequence < highest:
+                self._spool.renumber(sent.entry)
+        self._spool.acknowledge(highest + 1)

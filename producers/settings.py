@@ -89,7 +89,7 @@ class SourceSettings(Group):
     """How often a file is looked at."""
     history: Duration = timedelta(hours=1)
     """At the very first start, faults older than this are old news."""
-    exporters: dict[str, str] = {}
+    exporters: dict[str, str] = Field(default_factory=dict)
     """Exporters to scrape: mapping table (`dcgm-exporter`, `npu-exporter`, or a path) to URL, as JSON object. Off: empty."""
     scrape_every: Duration = timedelta(seconds=15)
     """Between two scrapes. 15 s: what exporters themselves refresh at."""

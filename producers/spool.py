@@ -1,13 +1,14 @@
 """The spool: every signal goes to disk before it goes to Kafka, whether the broker is there or not.
 
 Guarantees:
-- What `append` took survives kill -9 (and a loss of power, see `settings.Sync`). A batch and its source's state are one record: whole or not at all.
-- One sequence over all classes; what is taken out comes in that order. An event's origin (stage of this spool, 0, sequence, 0) is fixed when it is
-  appended, so that sending it again after a crash is a repeat and no second event.
-- Bounded. When room runs out the oldest metrics go first, a segment at a time, and a gap says how many. Faults and exits are never dropped: without
-  room `append` raises SpoolFull and has taken nothing; the source waits with its cursor where it was.
-- Damage is skipped and told as a gap, a damaged tail is cut off. Then, and when the watermark is ahead of what is found (a disk that forgot), the
-  spool takes a new id: numbers that were used once may be given to other events, so they must not look like the same origins.
+- What `append` took survives kill -9 (and a loss of power, see `settings.Sync`). A batch and its source's state are one record: whole or not.
+- One sequence over all classes; what is taken out comes in that order. An event's origin (stage of this spool, 0, sequence, 0) is fixed when
+  it is appended, so that sending it again after a crash is a repeat and no second event.
+- Bounded. When room runs out the oldest metrics go first, a segment at a time, and a gap says how many. Faults and exits are never dropped:
+  without room `append` raises SpoolFull and has taken nothing; the source waits with its cursor where it was.
+- Damage is skipped and told as a gap, a damaged tail is cut off. Then, and when the watermark is ahead of what is found (a disk that forgot),
+  the spool takes a new id: numbers that were used once may be given to other events, so they must not look like the same origins. With
+  `sync: never` it takes one at each start, since nothing tells whether power was lost.
 
 Two lanes of segments, kept and metrics, so that dropping is removing a file. Read by one publisher, appended to by sources; a lock serves both.
 """
@@ -18,7 +19,6 @@ import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final, Literal
 
 from producers.errors import SpoolFull
@@ -52,8 +52,7 @@ from producers.watermark import (
     sync_folder,
     write_states,
 )
-from schemas.envelope import Event, Origin, encode
-from schemas.ids import mailbox_key
+from schemas.envelope import Event, Origin, decode, encode
 
 GAP_ROOM: Final = 64 * 1024
 """Bytes above the bound that only gaps may take: that something was dropped can always be said."""
@@ -79,6 +78,7 @@ class Entry:
     """One event taken out, ready to be sent. `at`: when it was spooled, Unix seconds."""
 
     sequence: int
+    kind: SignalClass
     key: bytes
     value: bytes
     at: float
@@ -101,6 +101,7 @@ class Spool:
         stage: Callable[[str], str],
         describe_gap: DescribeGap,
         clock: Callable[[], float],
+        key: Callable[[Event], bytes],
         *,
         write: Write = os.write,
     ) -> None:
@@ -111,6 +112,7 @@ class Spool:
             stage: name of the stage in origins, from the spool's id.
             describe_gap: makes the event that tells a gap.
             clock: Unix seconds, for the age of what waits.
+            key: Kafka key of an event.
             write: how bytes reach a file (tests make a disk full).
 
         Raises:
@@ -121,15 +123,20 @@ class Spool:
         self._stage = stage
         self._describe_gap = describe_gap
         self._clock = clock
+        self._key = key
         self._write = write
         self._mutex = threading.RLock()
         self._lanes: dict[Lane, list[Segment]] = {lane: [] for lane in Lane}
         self._states: StatesAfter = {}
         self._states_unsaved = False
+        self._untold_gaps: list[Gap] = []
         self._next = 0
         self.dropped = dict.fromkeys(SignalClass, 0)
         """Events that will never be sent, since the start, by class."""
+        self.refused = 0
+        """Events the broker will never take, since the start."""
         self.appended = 0
+        """Events kept since the start."""
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._lock = FolderLock(self._folder / "lock")
         self._mark = Watermark(self._folder / "watermark")
@@ -156,6 +163,11 @@ class Spool:
     def next_sequence(self) -> int:
         """Number the next event will get."""
         return self._next
+
+    def fits(self, events: Sequence[Event]) -> bool:
+        """Whether a batch can be kept as one record at all, were the spool empty."""
+        size = sum(len(encode(event)) for event in events)
+        return size * 2 <= min(self._settings.max_bytes, LARGEST_RECORD)
 
     def state_of(self, source: str) -> State | None:
         """State a source had with its last kept batch; None when it never had one."""
@@ -213,10 +225,17 @@ class Spool:
             self._remove_confirmed()
             self._tell_refused()
 
+    def renumber(self, entry: Entry) -> None:
+        """Give an event a new number, and so a new origin: a later one overtook it. The caller acknowledges the old number."""
+        with self._mutex:
+            if not self._keep(entry.kind, [decode(entry.value)], "", None, GAP_ROOM):
+                self.refused += 1
+                self._tell(Gap("unknown", 1, "no room to send it again", f"overtaken/{entry.sequence}"))
+
     def give_up(self, entry: Entry, reason: str) -> None:
         """The broker will never take this event: say so. The caller acknowledges it like a confirmed one."""
         with self._mutex:
-            self.dropped[SignalClass.FAULT] += 1
+            self.refused += 1
             self._tell(Gap("unknown", 1, reason, f"refused/{entry.sequence}"))
 
     def close(self) -> None:
@@ -247,10 +266,13 @@ class Spool:
             for segment in lane:
                 gaps += self._look_through(segment, is_last=segment is lane[-1])
         highest = max((segment.last for lane in self._lanes.values() for segment in lane), default=-1)
-        named = max((segment.first for lane in self._lanes.values() for segment in lane), default=0)
-        forgot = self._mark.acked > max(highest + 1, named)
-        self._next = max(highest + 1, named, self._mark.acked)
-        if found_id is None or gaps or forgot:
+        named = max(
+            (segment.first + (segment.size > 0) for lane in self._lanes.values() for segment in lane),
+            default=0,
+        )
+        forgot = self._mark.acked > max(highest + 1, named, self._mark.removed)
+        self._next = max(highest + 1, named, self._mark.acked, self._mark.removed)
+        if found_id is None or gaps or forgot or self._settings.sync is Sync.NEVER:
             self._id = new_spool_id(self._folder / "id")
         else:
             self._id = found_id
@@ -297,11 +319,13 @@ class Spool:
         room: int = 0,
     ) -> bool:
         """Write one record; False when there is no room for it."""
-        payload = self._payload(events, source, state)
-        size = len(payload) + HEADER_BYTES
-        if len(payload) > LARGEST_RECORD or not self._make_room(size, room):
+        size = len(self._payload(events, source, state)) + HEADER_BYTES
+        if size > LARGEST_RECORD or not self._make_room(size, room):
             return False
         while True:
+            payload = self._payload(
+                events, source, state
+            )  # making room may have told a gap, which took a number
             segment = self._segment_for(lane_of(kind), size)
             try:
                 if segment is None:
@@ -310,7 +334,6 @@ class Spool:
             except OSError:
                 if not self._remove_confirmed(active_too=True) and not self._drop_oldest_metrics():
                     return False
-                payload = self._payload(events, source, state)  # the gap took a number
                 continue
             self._next += len(events)
             if self._settings.sync is Sync.ALWAYS or (
@@ -325,7 +348,7 @@ class Spool:
             encode(event.model_copy(update={"origin": str(Origin(stage, 0, self._next + place, 0))}))
             for place, event in enumerate(events)
         ]
-        keys = tuple(mailbox_key(event.cluster, event.subject).decode() for event in events)
+        keys = tuple(self._key(event).decode() for event in events)
         return pack(Head(source, None if state is None else dict(state), keys, self._clock()), values)
 
     def _segment_for(self, lane: Lane, size: int) -> Segment | None:
@@ -353,14 +376,24 @@ class Spool:
         if not segments or segments[0].size == 0:
             return False
         segment = segments.pop(0)
-        lost = segment.counts.get(SignalClass.METRIC, 0)
-        # Removed from the row first, so that telling it does not come here for the same one; the file goes last.
+        lost = self._unconfirmed(segment)
+        self._mark.removed = max(self._mark.removed, segment.last + 1)
         self.dropped[SignalClass.METRIC] += lost
         self._mark.untold += lost
         self._mark.write()
+        self._mark.sync()
         self._delete(segment)
         self._tell_refused()
         return True
+
+    def _unconfirmed(self, segment: Segment) -> int:
+        """Events of a segment above the watermark; some of them may have been sent all the same."""
+        count, offset = 0, 0
+        while (found := read_at(segment.file, offset, segment.size)) is not None:
+            offset = found.offset + found.size
+            if isinstance(found, Record) and found.kind is not None:
+                count += found.last + 1 - min(max(found.first, self._mark.acked), found.last + 1)
+        return count
 
     def _refuse(self, count: int) -> None:
         self.dropped[SignalClass.METRIC] += count
@@ -369,16 +402,23 @@ class Spool:
 
     def _tell_refused(self) -> None:
         """Say how many metrics were dropped, once there is room to say it."""
+        waiting, self._untold_gaps = self._untold_gaps, []
+        for gap in waiting:
+            self._tell(gap)
         lost = self._mark.untold
         if lost == 0:
             return
         self._mark.untold = 0  # while it is told nobody may tell it again
-        gap = Gap("metric", lost, "the spool had no room", f"dropped/{self._next}")
-        if not self._tell(gap):
+        gap = Gap("metric", lost, "the spool had no room; at most so many are lost", f"dropped/{self._next}")
+        if not self._keep_gap(gap):
             self._mark.untold += lost
         self._mark.write()
 
-    def _tell(self, gap: Gap) -> bool:
+    def _tell(self, gap: Gap) -> None:
+        if not self._keep_gap(gap):
+            self._untold_gaps.append(gap)
+
+    def _keep_gap(self, gap: Gap) -> bool:
         return self._keep(SignalClass.FAULT, [self._describe_gap(gap)], "", None, GAP_ROOM)
 
     # ------------------------------------------------------------ reading
@@ -414,8 +454,9 @@ class Spool:
 
     def _entries(self, record: Record) -> list[Entry]:
         head, values = unpack(record.payload)
+        kind = record.kind or SignalClass.FAULT
         return [
-            Entry(record.first + place, key.encode(), value, head.at)
+            Entry(record.first + place, kind, key.encode(), value, head.at)
             for place, (key, value) in enumerate(zip(head.keys, values, strict=True))
             if record.first + place >= self._mark.acked
         ]
@@ -434,6 +475,9 @@ class Spool:
         ]
         if not going or not self._save_states():
             return False
+        self._mark.removed = max(self._mark.removed, *(segment.last + 1 for _, segment in going))
+        self._mark.write()
+        self._mark.sync()  # numbers of files that are gone must stay used up, even after a loss of power
         for lane, segment in going:
             self._lanes[lane].remove(segment)
             self._delete(segment)

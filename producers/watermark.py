@@ -1,6 +1,6 @@
 """Small files beside the segments: the watermark, the spool's id, the sources' states, and the lock.
 
-The watermark is written in place into one of two slots, each with a checksum: 28 bytes without a sync, cheap enough for each round of
+The watermark is written in place into one of two slots, each with a checksum: 36 bytes without a sync, cheap enough for each round of
 confirmations. A torn slot leaves the other one. An old watermark only means that some events are sent again, with the same origins.
 """
 
@@ -18,25 +18,26 @@ from typing import Any, Final
 
 from producers.errors import SpoolInUse
 
-_SLOT: Final = struct.Struct("<QQQ")
+_SLOT: Final = struct.Struct("<QQQQ")
 _SLOT_BYTES: Final = _SLOT.size + 4
 
 
 class Watermark:
-    """All below `acked` is confirmed; `untold` metrics were refused and no gap has said so yet."""
+    """All below `acked` is confirmed; `untold` metrics were dropped and no gap has said so yet; below `removed` numbers were used."""
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self.acked = 0
         self.untold = 0
+        self.removed = 0
         self._turn = 0
         for slot in range(2):
             raw = os.pread(self._file, _SLOT_BYTES, slot * _SLOT_BYTES)
             if len(raw) < _SLOT_BYTES or zlib.crc32(raw[:-4]) != int.from_bytes(raw[-4:], "little"):
                 continue
-            turn, acked, untold = _SLOT.unpack(raw[:-4])
+            turn, acked, untold, removed = _SLOT.unpack(raw[:-4])
             if turn > self._turn:
-                self._turn, self.acked, self.untold = turn, acked, untold
+                self._turn, self.acked, self.untold, self.removed = turn, acked, untold, removed
         if os.fstat(self._file).st_size < 2 * _SLOT_BYTES:
             os.pwrite(
                 self._file, bytes(2 * _SLOT_BYTES), 0
@@ -46,8 +47,12 @@ class Watermark:
     def write(self) -> None:
         """Keep the present values."""
         self._turn += 1
-        body = _SLOT.pack(self._turn, self.acked, self.untold)
+        body = _SLOT.pack(self._turn, self.acked, self.untold, self.removed)
         os.pwrite(self._file, body + zlib.crc32(body).to_bytes(4, "little"), (self._turn % 2) * _SLOT_BYTES)
+
+    def sync(self) -> None:
+        """Wait until the disk has the values."""
+        os.fsync(self._file)
 
     def close(self) -> None:
         """Let go of the file."""
