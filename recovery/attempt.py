@@ -30,6 +30,7 @@ from recovery.plan import (
     close,
     in_place_use,
     may_refund,
+    next_attempt,
     restart_done,
 )
 from recovery.run_state import handle_evidence, present_evidence, run_of
@@ -396,7 +397,7 @@ def safe_end(turn: Turn, incident: IncidentCell, why: str) -> None:
         return
     planned = replace(
         incident,
-        attempt=incident.attempt + 1,
+        attempt=next_attempt(turn),
         steps=(ending,),
         index=0,
         begun=False,

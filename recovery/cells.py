@@ -70,6 +70,8 @@ class CountersCell:
     unconditional_chain: int = 0
     hang_chain: int = 0
     schedule_count: int = 1
+    attempts: int = 0
+    """Attempts of the run so far: a supervisor refuses a lower one, so they never start anew (design 8)."""
     in_place_since_progress: int = 0
     same_step_resumes: int = 0
     last_resume_step: int = -1

@@ -119,7 +119,7 @@ def begin_attempt(turn: Turn, incident: IncidentCell, strategy: Strategy, wish: 
     planned = replace(
         incident,
         state=IncidentState.ACTING,
-        attempt=incident.attempt + 1,
+        attempt=next_attempt(turn),
         epoch=counters_of(turn).schedule_count,
         strategy=strategy.id,
         covers=strategy.covers,
@@ -143,6 +143,13 @@ def begin_attempt(turn: Turn, incident: IncidentCell, strategy: Strategy, wish: 
         heals=wish.heals,
     )
     return steps.begin(turn, planned)
+
+
+def next_attempt(turn: Turn) -> int:
+    """Number of the next attempt: grows over all incidents of the run."""
+    counters = counters_of(turn)
+    turn.put(COUNTERS_CELL, replace(counters, attempts=counters.attempts + 1))
+    return counters.attempts + 1
 
 
 def replace_attempt(

@@ -114,7 +114,7 @@ class World:
             subject=subject,
             time=envelope.pop("time", None) or at,
             cluster=CLUSTER,
-            origin=envelope.pop("origin", None) or Origin("world", 0, number, 0),
+            origin=envelope.pop("origin", None),
             **envelope,
         )
         heapq.heappush(self._agenda, (at, next(self._numbers), event))
@@ -154,7 +154,10 @@ class World:
 
     def _one(self) -> None:
         if self._agenda and self._agenda[0][0] <= self.now:
-            self.deliver(heapq.heappop(self._agenda)[2])
+            event = heapq.heappop(self._agenda)[2]
+            if event.origin is None:  # a source numbers its messages in the order in which they arrive
+                event = event.model_copy(update={"origin": f"world/0/{len(self.inbox)}/0"})
+            self.deliver(event)
             return
         subject, name, due = min(self._dues(), key=lambda item: (item[2], item[0], item[1]))
         tick = make_event(
