@@ -59,7 +59,15 @@ class FaustShell:
         self.overseer = Overseer(
             self.holdings, _FaustReader(self.app), settings.consumer, settings.observe, metrics, health
         )
-        channel = self.app.topic(*sorted(self._topics), key_type=bytes, value_type=bytes, acks=False)
+        channel = self.app.topic(
+            *sorted(self._topics),
+            key_type=bytes,
+            value_type=bytes,
+            key_serializer="raw",  # the types alone do not keep Faust from decoding JSON, and dying of what is none
+            value_serializer="raw",
+            allow_empty=True,
+            acks=False,
+        )
         self.app.agent(channel, name=f"relight.{name}")(self._read)
         self.app.on_partitions_revoked.connect(self._revoked)
         self.app.on_rebalance_complete.connect(self._rebalanced)
@@ -121,12 +129,12 @@ class FaustShell:
         await asyncio.sleep(self._fenced_wait.total_seconds())
         if not self._is_ours(place, generation):
             return
-        position = await self.holdings.take_up_again(
+        holding = await self.holdings.take_up_again(
             place, generation, lambda at: self._is_ours(at, generation)
         )
-        if position is not None:
+        if holding is not None:
             self._metrics.seeks.labels("won_back").inc()
-            await _FaustReader(self.app).seek(place, position)
+            await self.overseer.read_on(holding)
 
     @property
     def _generation(self) -> int:

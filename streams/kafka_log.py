@@ -1,7 +1,7 @@
 """The state log of one partition on Kafka: a transactional producer that fences, and a reader that ends exactly at its claim.
 
-`open`: `init_transactions` shuts out whoever had this transactional id; then one transaction writes a claim record, and its offset is the end of what
-has to be read: a number, not a guess at the end of the log. After the fence nobody older can write, so what was read up to there is exact.
+`open`: `init_transactions` shuts out whoever had this transactional id; then one transaction writes a claim record, and its offset is the end of
+what has to be read: a number, not a guess at the end of the log. After the fence nobody older can write, so what was read up to there is exact.
 `write`: one transaction. A client call blocks, so each runs in a pool; a lock for each log keeps two of them apart.
 
 Without a fence (stand-ins) the same claim is written by a plain producer and proves nothing: a stale owner's late write then wins for good.

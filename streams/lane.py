@@ -1,7 +1,7 @@
 """What was read of one partition and not yet handled: in offset order, without holes, bounded.
 
-Our inputs are neither compacted nor written transactionally, so offsets are dense: one below the next is a replay, one above it a jump. Faust can
-cause both around a rebalance; a jump is dropped unhandled and asks for a seek, so that what was jumped over is read again.
+Our inputs are neither compacted nor written transactionally, so offsets are dense: one below the next is a replay, one above it a jump. Faust
+can cause both around a rebalance; a jump is dropped unhandled and asks for a seek, so that what was jumped over is read again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """One inbox partition in memory: what is confirmed, and nothing else.
 
-Cells of its subjects, position, clock, due times, halted subjects, active rulebook: rebuilt from the state log by `restore`, moved on by `commit`
-when a group is confirmed.
+Cells of its subjects, position, clock, due times, halted subjects, active rulebook: rebuilt from the state log by `restore`, moved on by
+`commit` when a group is confirmed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Looks after the partitions we hold: commits what is confirmed, mends what stands still, measures. Knows no engine but by `Reader`.
 
-The watchdog is needed only after a seek on a live consumer: the batch that Faust is handing out then goes on after the seek and lifts its own read
-offset, and what is fetched again is dropped as old (measured: silence for good). So a partition with something to read and nothing read,
+The watchdog is needed only after a seek on a live consumer: the batch that Faust is handing out then goes on after the seek and lifts its own
+read offset, and what is fetched again is dropped as old (measured: silence for good). So a partition with something to read and nothing read,
 without pause for a while, is seeked to where it stands.
 """
 

@@ -1,8 +1,8 @@
 """One inbox partition at work: handle a group, confirm its emits, write its state, and only then believe it.
 
-Order, and why: emits are confirmed first, so that nothing decided can be lost; then one transaction writes changed cells and position, or nothing;
-then memory moves on. A crash between the first two repeats the same emits with the same origins and ids, which is harmless; the other order
-would lose them. What fails is tried again byte for byte, until it is taken, the producer is fenced, or the partition is taken away.
+Order, and why: emits are confirmed first, so that nothing decided can be lost; then one transaction writes changed cells and position, or
+nothing; then memory moves on. A crash between the first two repeats the same emits with the same origins and ids, which is harmless; the
+other order would lose them. What fails is tried again byte for byte, until it is taken, the producer is fenced, or the partition is taken away.
 """
 
 from __future__ import annotations

@@ -23,6 +23,9 @@ from streams.settings import StreamSettings
 PARTITIONS = 4
 PATIENCE = 60.0
 STATE_CONFIG = {"segment.ms": "500", "min.cleanable.dirty.ratio": "0.001", "min.compaction.lag.ms": "2000"}
+ORDINARY_CONFIG = {"segment.bytes": "100000000"}
+"""The broker's own small segments are for the state log; two megabytes do not fit into them."""
+
 ROOT = Path(__file__).resolve().parents[2]
 
 SHORT = {
@@ -90,7 +93,8 @@ class Pipeline:
         self.settings = self._read_settings()
         self.clients = KafkaClients(self.settings.kafka, "torture")
         self.processes: list[Process] = []
-        TopicAdministration(self.settings, self.clients).create(extra={topics.STATE.name: STATE_CONFIG})
+        extra = {topic.name: ORDINARY_CONFIG for topic in topics.TOPICS} | {topics.STATE.name: STATE_CONFIG}
+        TopicAdministration(self.settings, self.clients).create(extra=extra)
 
     def start(self, *arguments: str, **variables: str) -> Process:
         """Start one more worker, or another module with its arguments."""
