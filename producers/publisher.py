@@ -1,8 +1,8 @@
 """From the spool to `signals.v1`.
 
-Guarantees: everything the spool holds is sent, in its order, until the broker confirmed it. All signals of a node carry one key, its mailbox's, and
-so lie in one partition in this order, whichever run they are about: the origin numbers all of them, and a mailbox drops what is not above
-the highest it has had, so one that another overtook would be lost. (The router gives each its mailbox's key and keeps the order.)
+Guarantees: everything the spool holds is sent, in its order, until the broker confirmed it. All signals of a node carry one key, its
+mailbox's, and so lie in one partition in this order, whichever run they are about: the origin numbers all of them, and a mailbox drops what
+is not above the highest it has had, so one that another overtook would be lost. (The router gives each its mailbox's key and keeps the order.)
 
 The watermark moves over what is confirmed without a hole before it. A restart, or a producer that failed for good, sends what is not confirmed
 again, with the same origins: repeats, not new events. Where the broker refused one and took a later one, the one gets a new number. While the
