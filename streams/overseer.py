@@ -73,7 +73,8 @@ class Overseer:
         self._wall = wall
         self._monotonic = monotonic
         self._committed: dict[Place, int] = {}
-        self._stalled_since: dict[Place, float] = {}
+        self._stalled_since: dict[Place, tuple[int, float]] = {}
+        """Where a partition with something to read and nothing in hand stands, and since when."""
         self._pulse = Pulse("the event loop", observe.loop_stuck, monotonic)
         self._movement = Movement(observe.stand_still, monotonic)
         health.add("loop", self._pulse.check)
@@ -157,7 +158,10 @@ class Overseer:
             self._stalled_since.pop(place, None)
             return False
         now = self._monotonic()
-        since = self._stalled_since.setdefault(place, now)
+        stands_at, since = self._stalled_since.setdefault(place, (holding.lane.next, now))
+        if stands_at != holding.lane.next:  # it was read meanwhile
+            self._stalled_since[place] = holding.lane.next, now
+            return False
         if now - since < self._stall_after:
             return False
         del self._stalled_since[place]

@@ -1,0 +1,349 @@
+"""Emits first, then state, then memory; what fails is tried again byte for byte; a fence ends everything."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from runtime.errors import BrokerAway, BrokerRefused, Fenced, OutcomeUnknown
+from runtime.metrics import StreamMetrics
+from schemas.mailbox import RulebookSwitch
+from streams.ports import Place, Send, StateRecord
+from streams.recovery_worker import RecoveryWorker, Surroundings
+from streams.settings import RecoverySettings
+from streams.state_records import POSITION_KEY, Position
+from tests.streams.bench import Bench
+from tests.streams.fakes import (
+    START,
+    Disk,
+    FakeLog,
+    FakeMessage,
+    FakeRulebooks,
+    FakeSender,
+    away,
+    event,
+    message,
+)
+from tests.streams.toy_core import NAP, fault
+from tests.streams.virtual_time import now, run
+
+PLACE = Place("inbox.v1", 0)
+RUN = "run/r"
+SETTINGS = RecoverySettings()
+INTERVAL = SETTINGS.position_interval.total_seconds()
+
+
+@dataclass
+class Desk:
+    """A worker and everything around it."""
+
+    worker: RecoveryWorker
+    bench: Bench
+    disk: Disk
+    log: FakeLog
+    sender: FakeSender
+    rulebooks: FakeRulebooks
+    metrics: StreamMetrics
+
+    def positions(self) -> list[tuple[int, int]]:
+        """Every position written: from, to."""
+        found = [
+            Position.model_validate_json(value or b"")
+            for key, value in self.disk.records
+            if key == POSITION_KEY
+        ]
+        return [(position.first, position.next) for position in found]
+
+    def count(self, name: str) -> float:
+        """A counter."""
+        return value_of(self.metrics.registry, f"relight_test_{name}_total")
+
+
+def value_of(registry: CollectorRegistry, name: str) -> float:
+    value = registry.get_sample_value(name)
+    assert value is not None, name
+    return value
+
+
+async def desk(sender: FakeSender | None = None) -> Desk:
+    bench, disk, rulebooks, metrics = Bench(), Disk(), FakeRulebooks(), StreamMetrics("test")
+    log, sender = FakeLog(disk), sender or FakeSender()
+    await log.open()
+    shared = Surroundings(
+        bench.core,
+        sender,
+        rulebooks,
+        SETTINGS,
+        metrics,
+        monotonic=now,
+        wall=lambda: START + timedelta(seconds=now()),
+    )
+    worker = RecoveryWorker(PLACE, bench.memory, bench.handler, log, shared, on_close=lambda: None)
+    return Desk(worker, bench, disk, log, sender, rulebooks, metrics)
+
+
+def ask(offset: int, detail: str, subject: str = RUN) -> FakeMessage:
+    return message(offset, event(fault(detail), subject, id=f"e{offset}"))
+
+
+def test_a_change_is_written_with_the_position_in_one_write() -> None:
+    async def main() -> None:
+        at = await desk()
+        await at.worker.handle([ask(0, "count"), ask(1, "count")])
+
+        (write,) = at.disk.writes
+        assert len(write) == 2
+        assert at.positions() == [(0, 2)]
+        assert at.worker.position == 2
+
+    run(main())
+
+
+def test_emits_are_confirmed_before_the_state_is_written_and_memory_moves_last() -> None:
+    async def main() -> None:
+        order: list[str] = []
+
+        class Watching(FakeSender):
+            async def send(self, sends: Sequence[Send]) -> None:
+                order.append("sent")
+                await super().send(sends)
+
+        class WatchingLog(FakeLog):
+            async def write(self, records: Sequence[StateRecord]) -> None:
+                assert at.bench.toy(RUN).count == 0
+                order.append("written")
+                await super().write(records)
+
+        at = await desk(Watching())
+        log = WatchingLog(at.disk)
+        await log.open()
+        at.worker._state_log = log
+        await at.worker.handle([ask(0, "command")])
+
+        assert order == ["sent", "written"]
+        assert at.bench.toy(RUN).count == 1
+
+    run(main())
+
+
+def test_what_the_broker_does_not_take_is_tried_again_byte_for_byte() -> None:
+    async def main() -> None:
+        at = await desk()
+        at.sender.failures = away(2)
+        at.log.failures = [*away(3), BrokerRefused("no right")]
+        await at.worker.handle([ask(0, "command")])
+
+        assert len(at.sender.sent) == 1, "confirmed emits are not sent again for want of state"
+        assert len(at.disk.writes) == 1
+        assert at.bench.toy(RUN).count == 1
+        assert at.count("retries") == 6
+
+    run(main())
+
+
+@pytest.mark.parametrize("end", [Fenced("another"), OutcomeUnknown("who knows")])
+def test_a_fence_or_an_unknown_outcome_ends_the_worker_with_nothing_believed(end: BrokerAway) -> None:
+    async def main() -> None:
+        at = await desk()
+        at.log.failures = [end]
+        with pytest.raises(type(end)):
+            await at.worker.handle([ask(0, "count")])
+
+        assert at.bench.toy(RUN).count == 0
+        assert at.worker.position == 0
+
+    run(main())
+
+
+def test_an_owner_that_was_fenced_writes_nothing_any_more() -> None:
+    async def main() -> None:
+        at = await desk()
+        await FakeLog(at.disk).open()
+        with pytest.raises(Fenced):
+            await at.worker.handle([ask(0, "count")])
+
+        assert at.disk.writes == []
+
+    run(main())
+
+
+def test_messages_that_change_nothing_are_not_written_each() -> None:
+    async def main() -> None:
+        at = await desk()
+        for offset in range(5):
+            await at.worker.handle([ask(offset, "quiet")])
+
+        assert at.disk.writes == []
+        assert at.worker.position == 5
+
+    run(main())
+
+
+def test_a_moving_position_is_written_at_its_interval_even_if_nothing_changes() -> None:
+    async def main() -> None:
+        at = await desk()
+        await at.worker.handle([ask(0, "quiet")])
+        await asyncio.sleep(INTERVAL)
+        await at.worker.handle([ask(1, "quiet")])
+        await at.worker.handle([ask(2, "quiet")])
+
+        assert at.positions() == [(0, 2)]
+
+    run(main())
+
+
+def test_a_position_that_moved_and_came_to_rest_is_written_by_and_by() -> None:
+    async def main() -> None:
+        at = await desk()
+        await at.worker.handle([ask(0, "quiet")])
+        await at.worker.idle()
+        assert at.positions() == []
+        await asyncio.sleep(INTERVAL)
+        await at.worker.idle()
+        await asyncio.sleep(INTERVAL)
+        await at.worker.idle()
+
+        assert at.positions() == [(0, 1)]
+
+    run(main())
+
+
+def test_dead_letters_are_written_with_the_position_so_that_a_restart_does_not_repeat_them() -> None:
+    async def main() -> None:
+        at = await desk()
+        await at.worker.handle([FakeMessage(0, b"?", b"k")])
+
+        assert at.positions() == [(0, 1)]
+        assert (
+            value_of_label(at.metrics.registry, "relight_test_dead_letters_total", reason="unreadable") == 1
+        )
+
+    run(main())
+
+
+def value_of_label(registry: CollectorRegistry, name: str, **labels: str) -> float:
+    value = registry.get_sample_value(name, labels)
+    assert value is not None, name
+    return value
+
+
+def test_the_chain_of_positions_has_no_break() -> None:
+    async def main() -> None:
+        at = await desk()
+        at.log.failures = away(2)
+        for offset, detail in enumerate(["count", "quiet", "quiet", "command", "raise", "count"]):
+            await at.worker.handle([ask(offset, detail)])
+        firsts, nexts = zip(*at.positions(), strict=True)
+
+        assert firsts == (0, *nexts[:-1])
+
+    run(main())
+
+
+# ---------------------------------------------------------------- rulebooks
+
+
+def switch(offset: int, digest: str) -> FakeMessage:
+    return message(offset, event(RulebookSwitch(rulebook=digest, released_by="somebody"), "partition/0"))
+
+
+def test_a_partition_without_the_content_of_its_rulebook_stops_and_says_so_until_it_is_there() -> None:
+    async def main() -> None:
+        at = await desk()
+        handling = asyncio.create_task(at.worker.handle([ask(0, "count"), switch(1, "v1"), ask(2, "count")]))
+        await asyncio.sleep(60)
+        assert at.bench.toy(RUN).count == 1, "what came before the switch is done"
+        assert "v1" in str(at.worker.blocked)
+        at.rulebooks.released["v1"] = {"hash": "v1"}
+        await handling
+
+        assert at.worker.blocked is None
+        assert at.bench.toy(RUN).count == 2
+        assert at.bench.memory.rulebook.hash == "v1"
+
+    run(main())
+
+
+def test_a_rulebook_that_this_release_cannot_compile_stops_the_partition() -> None:
+    async def main() -> None:
+        at = await desk()
+        at.rulebooks.released["v1"] = {"no": "hash"}
+        handling = asyncio.create_task(at.worker.handle([switch(0, "v1")]))
+        await asyncio.sleep(60)
+
+        assert "none this release can use" in str(at.worker.blocked)
+        handling.cancel()
+
+    run(main())
+
+
+def test_a_restored_partition_asks_for_its_rulebook_before_it_decides_anything() -> None:
+    async def main() -> None:
+        at = await desk()
+        at.bench.memory.rulebook_needed = "v7"
+        at.rulebooks.released["v7"] = {"hash": "v7"}
+        await at.worker.handle([ask(0, "count")])
+
+        assert at.bench.memory.rulebook.hash == "v7"
+
+    run(main())
+
+
+def test_the_broker_away_while_a_rulebook_is_asked_for_is_waited_out() -> None:
+    async def main() -> None:
+        at = await desk()
+        failures = away(3)
+
+        class Unsteady(FakeRulebooks):
+            async def refresh(self) -> None:
+                if failures:
+                    raise failures.pop()
+                await super().refresh()
+
+        rulebooks = Unsteady()
+        rulebooks.released["v1"] = {"hash": "v1"}
+        shared = Surroundings(at.bench.core, at.sender, rulebooks, SETTINGS, at.metrics, monotonic=now)
+        worker = RecoveryWorker(
+            PLACE, at.bench.memory, at.bench.handler, at.log, shared, on_close=lambda: None
+        )
+        await worker.handle([switch(0, "v1")])
+
+        assert at.bench.memory.rulebook.hash == "v1"
+
+    run(main())
+
+
+# ---------------------------------------------------------------- ticks
+
+
+def test_ticks_that_were_not_confirmed_are_sent_again() -> None:
+    async def main() -> None:
+        at = await desk()
+        await at.worker.handle([ask(0, "arm")])
+        at.sender.failures = away()
+        with pytest.raises(BrokerAway):
+            await at.worker.tick(START + NAP)
+        assert at.sender.sent == []
+        await at.worker.tick(START + NAP)
+        await at.worker.tick(START + NAP)
+
+        assert len(at.sender.sent) == 1
+
+    run(main())
+
+
+def test_a_memory_without_a_position_is_refused() -> None:
+    async def main() -> None:
+        at = await desk()
+        at.bench.memory.position = None
+        with pytest.raises(ValueError, match="no position"):
+            RecoveryWorker(
+                PLACE, at.bench.memory, at.bench.handler, at.log, at.worker._shared, on_close=lambda: None
+            )
+
+    run(main())
