@@ -6,7 +6,7 @@ from recovery import node, run
 from recovery.cells import INCIDENT_CELL, IncidentCell
 from recovery.interface import NOTHING, Advance, Cells, Delivery
 from recovery.journal import tell_changed_incident
-from recovery.origins import is_duplicate
+from recovery.origins import is_duplicate, note_quiet
 from recovery.turn import Turn
 from rules.compiled import CompiledRulebook
 from schemas.ids import NODE, RUN, subject_kind
@@ -33,4 +33,5 @@ def advance(cells: Cells, delivery: Delivery, rulebook: CompiledRulebook) -> Adv
     before = turn.get(INCIDENT_CELL, IncidentCell)
     run.handle(turn)
     tell_changed_incident(turn, before)
+    note_quiet(turn)
     return turn.result()

@@ -40,7 +40,6 @@ from schemas.commands import Outcome, OutcomeResult, StepName
 from schemas.mailbox import HoldCause
 from schemas.records import IncidentResult, IncidentState
 
-
 IN_PLACE = "in_place_recovery"
 ATTRIBUTION_COVERS = ("record", "attribute", "release_job")
 _NOT_OURS = frozenset({OutcomeResult.REFUSED, OutcomeResult.BLOCKED, OutcomeResult.UNSUPPORTED})

@@ -105,9 +105,20 @@ def rest(turn: Turn, run: RunCell) -> CountersCell:
     return rested
 
 
-def note_step(turn: Turn, step: int) -> None:
-    """A training step was seen: judge the first one after a restart, and progress beyond the furthest."""
+def note_step(turn: Turn, step: int, *, attempt: int | None) -> None:
+    """A training step was seen: judge the first one after a restart, and progress beyond the furthest.
+
+    Steps of the time before the last restart say nothing, however late they are heard of.
+    """
     counters = counters_of(turn)
+    if attempt is not None and attempt < counters.attempts:
+        return
+    if (
+        attempt is None
+        and counters.last_restart_at is not None
+        and turn.event.time < counters.last_restart_at
+    ):
+        return
     after = counters
     if counters.awaiting_first_step:
         same = step == counters.last_resume_step

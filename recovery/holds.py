@@ -119,7 +119,7 @@ def _send(turn: Turn, cell: IsolationCell, node: NodeCell, action: str) -> None:
         trigger=first.cause.evidence if first else turn.event.id,
         arguments=_arguments(node, holds),
     )
-    turn.emit(topics.COMMANDS, turn.subject, command, id=derive_id(cell.command, action, cell.look))
+    turn.emit(topics.COMMANDS, turn.subject, command, name=derive_id(cell.command, action, cell.look))
 
 
 def _arguments(node: NodeCell, holds: list[HoldCell]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from schemas.records import Considered, Decision, FaultDomain, Incident
 NOTICE_LIFE: Final = timedelta(hours=1)
 
 
-def decide(
+def decide(  # noqa: PLR0913 - a decision record has many sides, all by keyword
     turn: Turn,
     *,
     verdict: str,
@@ -57,7 +57,7 @@ def decide(
         considered=considered,
     )
     key = turn.derive("decision", rule, verdict, mode, decision.attempt or 0)
-    turn.emit(topics.DECISIONS, turn.subject, decision, id=key)
+    turn.emit(topics.DECISIONS, turn.subject, decision, name=key)
 
 
 def decide_by(turn: Turn, rule: Rule, verdict: str, domain: FaultDomain, **details: object) -> None:
@@ -87,7 +87,7 @@ def tell_incident(turn: Turn, incident: IncidentCell) -> None:
         paused=turn.get(PAUSE_CELL, PauseCell) is not None,
         rulebook=incident.rulebook,
     )
-    turn.emit(topics.INCIDENTS, incident.id, record, id=turn.derive("incident", incident.id))
+    turn.emit(topics.INCIDENTS, incident.id, record, name=turn.derive("incident", incident.id))
 
 
 def tell_changed_incident(turn: Turn, before: IncidentCell | None) -> None:
@@ -121,4 +121,4 @@ def notify(turn: Turn, reason: str, *, about: str, details: dict[str, str] | Non
         trigger=turn.event.id,
         arguments={"about": about, **(details or {})},
     )
-    turn.emit(topics.COMMANDS, turn.subject, command, id=command.command)
+    turn.emit(topics.COMMANDS, turn.subject, command, name=command.command)

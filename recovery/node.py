@@ -50,7 +50,7 @@ HISTORY: Final = timedelta(hours=24)
 """How long it is known who lived on the node (design 5)."""
 
 
-def handle(turn: Turn) -> None:  # noqa: C901, PLR0912 - one line a kind of message
+def handle(turn: Turn) -> None:  # noqa: C901 - one line a kind of message
     """Handle one message of a node's mailbox."""
     data: Any = turn.data
     match data:

@@ -74,8 +74,8 @@ def expire_fault(turn: Turn, name: str) -> None:
     cell = turn.get(name, FaultCell)
     if cell is None:
         return
-    if cell.standing:
-        turn.put(name, replace(cell, due=turn.after(FAULT_KEPT)))
+    if cell.standing:  # stays until it is seen clear, or its subject ends
+        turn.put(name, replace(cell, due=None))
         return
     turn.drop(name)
 

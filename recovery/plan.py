@@ -70,7 +70,7 @@ def open_incident(
     )
 
 
-def obstacle(turn: Turn, run: RunCell, strategy: Strategy) -> str:
+def obstacle(turn: Turn, run: RunCell, strategy: Strategy) -> str:  # noqa: PLR0911 - one line a reason
     """Why the strategy cannot be taken now; empty when it can."""
     counters, ha = counters_of(turn), ha_of(turn, run)
     if not strategy.enabled:

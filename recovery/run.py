@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from recovery.attempt import due_came, outcome_came, pod_reported, safe_end, say_not_isolated, step_done
 from recovery.cells import (
@@ -39,7 +38,7 @@ from recovery.steps import answered, begin
 from recovery.turn import Turn
 from recovery.verdicts import incident_of
 from schemas.commands import Outcome, StepName
-from schemas.envelope import decode, encode
+from schemas.envelope import Payload, decode, encode
 from schemas.facts import IssueState, PodBound, PodEnded, RunEnded, RunSeen
 from schemas.mailbox import CancelIncidentOrder, HoldAnswer, NodeNews, PauseOrder, ResumeOrder, Tick
 from schemas.records import IncidentResult, IncidentState
@@ -75,7 +74,7 @@ def handle(turn: Turn) -> None:
     _other(turn, data, run)
 
 
-def _observation(turn: Turn, data: Any) -> None:
+def _observation(turn: Turn, data: Payload) -> None:
     match data:
         case ChipFault() | NodeNews():
             fault_came(turn)
@@ -91,7 +90,7 @@ def _observation(turn: Turn, data: Any) -> None:
             eviction_came(turn, data)
 
 
-def _other(turn: Turn, data: Any, run: RunCell) -> None:  # noqa: C901, PLR0912 - one line a kind of message
+def _other(turn: Turn, data: Payload, run: RunCell) -> None:  # noqa: C901, PLR0912 - one line a kind of message
     match data:
         case Progress():
             _progress(turn, data, run)
@@ -166,7 +165,7 @@ def _release_waiting(turn: Turn, name: str, *, companion: bool = False) -> None:
 def _progress(turn: Turn, data: Progress, run: RunCell) -> None:
     if data.step is None:
         return
-    note_step(turn, data.step)
+    note_step(turn, data.step, attempt=data.attempt)
     stale = run.progress_at is None or turn.event.time - run.progress_at >= turn.rulebook.settings.node_grace
     if run.known and (stale or not run.reports_progress):
         turn.put(
@@ -279,7 +278,7 @@ def _run_due(turn: Turn, run: RunCell) -> None:
         for name in tuple(turn.names()):
             turn.drop(name)
         return
-    _end(turn, run, "failed")
+    _end(turn, "failed")
 
 
 def _run_ended(turn: Turn, data: RunEnded, run: RunCell) -> None:
@@ -294,10 +293,10 @@ def _run_ended(turn: Turn, data: RunEnded, run: RunCell) -> None:
         return
     if data.how == "deleted" and rebuilding:
         return
-    _end(turn, run, data.how)
+    _end(turn, data.how)
 
 
-def _end(turn: Turn, run: RunCell, how: str) -> None:
+def _end(turn: Turn, how: str) -> None:
     incident = incident_of(turn)
     if incident is not None:
         failing = incident.strategy == "fail_job" and how == "failed"

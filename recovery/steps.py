@@ -89,7 +89,7 @@ def send(turn: Turn, incident: IncidentCell, step: Step, action: str) -> None:
         arguments=arguments(turn, incident, step),
     )
     name = derive_id(command.command, action, incident.look)
-    turn.emit(topics.COMMANDS, turn.subject, command, id=name)
+    turn.emit(topics.COMMANDS, turn.subject, command, name=name)
 
 
 def arguments(turn: Turn, incident: IncidentCell, step: Step) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from recovery.interface import NOTHING, Advance, Cell, Cells, Delivery, Emit
 from rules.compiled import CompiledRulebook
@@ -66,12 +66,12 @@ class Turn:
         return iter(sorted(name for name in alive if name.startswith(prefix)))
 
     def emit(
-        self, topic: topics.Topic, key: str, data: Payload, *, id: str, time: datetime | None = None
-    ) -> None:  # noqa: A002
-        """Send a payload; `key` is the subject it is meant for, or the incident."""
+        self, topic: topics.Topic, key: str, data: Payload, *, name: str, time: datetime | None = None
+    ) -> None:
+        """Send a payload; `key` is the subject it is meant for, or the incident; `name` becomes the event's id."""
         event = make_event(
             data,
-            id=id,
+            id=name,
             source=f"/clusters/{self.cluster}/recovery",
             subject=key,
             time=time or self.now,
@@ -81,7 +81,7 @@ class Turn:
 
     def tell(self, subject: str, data: Payload, *, time: datetime | None = None) -> None:
         """Send a message to another subject's mailbox."""
-        self.emit(topics.INBOX, subject, data, id=self.derive("tell", subject, len(self._emits)), time=time)
+        self.emit(topics.INBOX, subject, data, name=self.derive("tell", subject, len(self._emits)), time=time)
 
     def derive(self, *parts: str | int) -> str:
         """Id derived from this turn's message and the parts."""
@@ -98,6 +98,11 @@ class Turn:
         return Advance(cells=self._changed, emits=tuple(self._emits))
 
     @property
-    def data(self) -> Any:
+    def changed(self) -> bool:
+        """Some cell was written or deleted."""
+        return bool(self._changed)
+
+    @property
+    def data(self) -> Payload:
         """Payload of the message."""
         return self.event.data

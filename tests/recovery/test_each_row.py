@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,8 @@ SECOND = timedelta(seconds=1)
 
 
 def world(**annotations: str) -> World:
-    return World().begin(**{"job_retry_num": "5", **annotations})
+    given: dict[str, Any] = {"job_retry_num": "5", **annotations}
+    return World().begin(**given)
 
 
 class TestRow0HaOff:
@@ -147,7 +149,7 @@ class TestRow3Preemption:
         ids=["by the scheduler", "by us", "from a node being drained"],
     )
     def test_a_pod_moved_off_on_purpose_costs_nothing(
-        self, reason: EvictionReason, details: dict[str, bool]
+        self, reason: EvictionReason, details: dict[str, Any]
     ) -> None:
         running = world()
         running.evict(reason, **details)

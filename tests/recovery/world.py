@@ -228,7 +228,7 @@ class World:
 
     # -------------------------------------------------------------- facts
 
-    def begin(self, *, supervised: bool = True, supported: bool = True, **annotations: str) -> World:
+    def begin(self, *, supervised: bool = True, supported: bool = True, **annotations: Any) -> World:
         """Nodes and the run appear; annotations are given without their prefix, `job_retry_num="3"`."""
         for name in self.nodes:
             self.post(node_subject(name), NodeSeen(node=node(name), ready=True))
@@ -284,7 +284,7 @@ class World:
 
     # -------------------------------------------------------------- signals
 
-    def fault(  # noqa: PLR0913 - a fault has many sides
+    def fault(
         self,
         code: str = HBM,
         *,
@@ -339,7 +339,7 @@ class World:
         self.post(run_subject(self.run), data)
         self.settle()
 
-    def evict(self, reason: EvictionReason, *, on: str = "n1", **details: bool) -> None:
+    def evict(self, reason: EvictionReason, *, on: str = "n1", **details: Any) -> None:
         """The run's pod on a node is moved off."""
         pod = self.pod_on(on)
         self.post(
