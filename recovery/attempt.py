@@ -19,7 +19,7 @@ from recovery.cells import (
     PodCell,
 )
 from recovery.classification import NODE_NAMESPACE
-from recovery.counters import counters_of, refund
+from recovery.counters import counters_of, ha_of, refund
 from recovery.journal import decide, notify
 from recovery.plan import (
     FAIL_JOB,
@@ -55,14 +55,27 @@ def step_done(turn: Turn, incident: IncidentCell, *, epoch: int | None = None) -
         healed = frozenset((t.node.uid, t.chip.id, t.namespace, t.code) for t in incident.chips)
         handle_evidence(turn, healed)
         incident = replace(incident, healed=True)
-    if step.step is StepName.RESUME_JOB:
-        counters = counters_of(turn)
-        started = max(epoch or incident.epoch + 1, counters.schedule_count)
-        turn.put(COUNTERS_CELL, replace(counters, schedule_count=started))
+    if _starts_an_issue(incident, step):
+        issue_started(turn, epoch or incident.epoch + 1)
     if incident.index + 1 < len(incident.steps):
         steps.begin(turn, replace(incident, index=incident.index + 1))
         return
     finish(turn, incident, step)
+
+
+def _starts_an_issue(incident: IncidentCell, step: Step) -> bool:
+    """The step after which the processes of a new set of pods run."""
+    if step.step is StepName.RESUME_JOB:
+        return True
+    return step.step is StepName.START_PROCESSES and incident.new_issue
+
+
+def issue_started(turn: Turn, epoch: int) -> None:
+    """Processes of a new issue were started: MA_SCHEDULE_CNT grows, and a failed run was rebuilt."""
+    counters, run = counters_of(turn), run_of(turn)
+    turn.put(COUNTERS_CELL, replace(counters, schedule_count=max(epoch, counters.schedule_count)))
+    if run.failed_at is not None:
+        turn.put(RUN_CELL, replace(run, failed_at=None, due=None))
 
 
 def finish(turn: Turn, incident: IncidentCell, last: Step) -> None:
@@ -74,6 +87,10 @@ def finish(turn: Turn, incident: IncidentCell, last: Step) -> None:
         close(turn, incident, IncidentResult.FAILED if failed else IncidentResult.RELEASED)
         return
     counters = restart_done(turn, run)
+    incident = without_end(incident)
+    if not ha_of(turn, run).on:  # it was switched off meanwhile: from here on the job is left alone
+        close(turn, incident, IncidentResult.CANCELLED)
+        return
     wanted = turn.rulebook.settings.stabilising
     patience = max(wanted.at_least, timedelta(seconds=wanted.times_last * counters.seconds_to_stable))
     due = turn.after(patience)
@@ -242,6 +259,8 @@ def no_spare(turn: Turn, incident: IncidentCell) -> None:
     """No spare node: what follows is the rulebook's choice by class (recovery 1, spare first)."""
     choice = turn.rulebook.settings.no_spare
     answer = choice.self_heal if incident.heals else choice.isolate
+    if answer == "stay" and not _may_stay(turn, incident):
+        answer = "wait"
     notify(turn, f"no spare node for {incident.strategy}: {answer}", about="no_spare")
     if answer == "fail":
         wish = Wish(
@@ -249,7 +268,7 @@ def no_spare(turn: Turn, incident: IncidentCell) -> None:
         )
         descend(turn, incident, wish, row="11", flags=("no_spare",))
         return
-    if answer == "stay" and _may_stay(turn, incident):
+    if answer == "stay":
         _stay(turn, incident)
         return
     decide(
@@ -359,6 +378,11 @@ def hold_on(turn: Turn, incident: IncidentCell, patience: timedelta, why: str) -
     turn.put(INCIDENT_CELL, steps.schedule_look(turn, waiting, step.look_every))
 
 
+def without_end(incident: IncidentCell) -> IncidentCell:
+    """The incident without how the run ended before: a later end is judged by its own circumstances."""
+    return replace(incident, exit_code=0, exit_signal=0, oom=False, evicted=False, preempted=False)
+
+
 def attribute_again(turn: Turn, incident: IncidentCell, cause: str) -> None:
     """The restarted processes ended, or did not start: judged like any abnormal end, after its window (row 10)."""
     due = turn.after(turn.rulebook.settings.attribution_window)
@@ -390,6 +414,9 @@ def not_ours(turn: Turn, incident: IncidentCell, outcome: Outcome) -> None:
 def safe_end(turn: Turn, incident: IncidentCell, why: str) -> None:
     """Shortest safe end: start again what was stopped, resume what was suspended, else let the job go."""
     ending = _ending_step(incident)
+    if ending is None and _runs_on(incident):
+        close(turn, incident, IncidentResult.CANCELLED, why[:60])
+        return
     if ending is None:
         wish = Wish(then=(RELEASE_JOB,), rule=incident.rule, reason=why, cause=why[:60], user=incident.user)
         descend(turn, incident, wish, row="0", flags=("safe_end",))
@@ -402,6 +429,7 @@ def safe_end(turn: Turn, incident: IncidentCell, why: str) -> None:
         begun=False,
         covers=(),
         merge_before="",
+        new_issue=incident.new_issue and _touched_pods(incident),
         decided_at=turn.now,
         reason=why,
         cause=why[:60],
@@ -419,9 +447,24 @@ def safe_end(turn: Turn, incident: IncidentCell, why: str) -> None:
     )
 
 
+def _begun(incident: IncidentCell) -> frozenset[StepName]:
+    return frozenset(step.step for step in incident.steps[: incident.index + (1 if incident.begun else 0)])
+
+
+def _touched_pods(incident: IncidentCell) -> bool:
+    return bool(_begun(incident) & {StepName.SUSPEND_JOB, StepName.DELETE_PODS})
+
+
+def _runs_on(incident: IncidentCell) -> bool:
+    """Nothing was stopped yet and no process ended: the job goes on as it is, there is nothing to let go."""
+    ended = incident.exit_code or incident.exit_signal or incident.evicted or incident.preempted
+    harmless = {StepName.FIND_SPARE, StepName.ISOLATE_NODE}
+    return incident.state is IncidentState.ACTING and not ended and _begun(incident) <= harmless
+
+
 def _ending_step(incident: IncidentCell) -> Step | None:
     """The step that undoes what was begun; None when nothing was, or when just that has failed."""
-    begun = [step.step for step in incident.steps[: incident.index + (1 if incident.begun else 0)]]
+    begun = _begun(incident)
     current = incident.step
     for opening, ending in _ENDINGS.items():
         if opening not in begun or (current is not None and current.step is ending and incident.begun):

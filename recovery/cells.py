@@ -93,7 +93,8 @@ class PodCell:
     stopped_attempt: int = -1
     running_attempt: int = -1
     last_exit_start: int = 0
-    last_stall_start: int = -1
+    running_start: int = 0
+    """Start of the process its supervisor last started; signals of an earlier one are old news."""
     due: datetime | None = None
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
-from recovery.attempt import step_failed
+from recovery.attempt import attribute_again, issue_started, step_failed, without_end
 from recovery.cells import COUNTERS_CELL, CheckCell, EvidenceItem, HoldTarget, IncidentCell, PodCell, pod_name
 from recovery.counters import counters_of
 from recovery.ladder import Question
@@ -22,6 +22,7 @@ from schemas.signals import (
     EvictionReason,
     HangEvidence,
     NodeRef,
+    Placement,
     PreCheckItem,
     PreemptionNotice,
     ProcessExit,
@@ -36,13 +37,17 @@ def _question(turn: Turn, kind: RuleKind, symbols: Symbols) -> Question:
 
 def exit_came(turn: Turn, data: ProcessExit) -> None:
     """A process ended. (pod, start) is the identity: the second reporter of one exit changes nothing."""
-    if not _first_report(turn, data) or (data.exit_code == 0 and data.signal is None):
+    if is_old_news(turn, data.placement, data.start) or not _first_report(turn, data):
+        return
+    if _is_own_kill(turn, data) or (data.exit_code == 0 and data.signal is None):
         return
     incident = incident_of(turn)
-    if incident is not None and _ended_again(turn, incident, data):
-        step_failed(turn, incident, "ended_again")
+    if incident is not None and _new_issue_ended(incident, data):
+        issue_started(turn, data.placement.epoch or 0)
+        attribute_again(turn, _ended_by(incident, data), "ended_again")
         return
-    if incident is not None and _is_own_kill(incident, data):
+    if incident is not None and _ended_again(turn, incident, data):
+        step_failed(turn, _ended_by(incident, data), "ended_again")
         return
     symbols = replace(
         run_symbols(turn), exit=ExitSymbols(code=data.exit_code, signal=data.signal or 0, oom=data.oom)
@@ -56,6 +61,27 @@ def exit_came(turn: Turn, data: ProcessExit) -> None:
         oom=data.oom,
     )
     judge(turn, case)
+
+
+def is_old_news(turn: Turn, placement: Placement, start: int) -> bool:
+    """It speaks of an issue or a process that was replaced since: nothing follows for the present one."""
+    if placement.epoch is not None and placement.epoch < counters_of(turn).schedule_count:
+        return True
+    pod = turn.get(pod_name(placement.pod_uid), PodCell) if placement.pod_uid else None
+    return pod is not None and 0 < start < pod.running_start
+
+
+def _new_issue_ended(incident: IncidentCell, data: ProcessExit) -> bool:
+    """A process of the new pods ended before it was heard that the job runs again."""
+    step, epoch = incident.step, data.placement.epoch
+    resuming = incident.begun and step is not None and step.step is StepName.RESUME_JOB
+    return resuming and epoch is not None and epoch > incident.epoch
+
+
+def _ended_by(incident: IncidentCell, data: ProcessExit) -> IncidentCell:
+    return replace(
+        without_end(incident), exit_code=data.exit_code, exit_signal=data.signal or 0, oom=data.oom
+    )
 
 
 def _first_report(turn: Turn, data: ProcessExit) -> bool:
@@ -79,9 +105,9 @@ def _ended_again(turn: Turn, incident: IncidentCell, data: ProcessExit) -> bool:
     return pod is not None and pod.running_attempt == incident.attempt and data.ordered_attempt is None
 
 
-def _is_own_kill(incident: IncidentCell, data: ProcessExit) -> bool:
+def _is_own_kill(turn: Turn, data: ProcessExit) -> bool:
     """Ended by our own order, whenever it is heard of."""
-    return data.ordered_attempt is not None and data.ordered_attempt <= incident.attempt
+    return data.ordered_attempt is not None and data.ordered_attempt <= counters_of(turn).attempts
 
 
 def run_failed(turn: Turn, data: RunEnded) -> None:
@@ -98,13 +124,16 @@ def run_failed(turn: Turn, data: RunEnded) -> None:
 
 def eviction_came(turn: Turn, data: Eviction) -> None:
     """A pod was moved off its node."""
+    if is_old_news(turn, data.placement, 0):
+        return
     symbols = replace(
         run_symbols(turn),
         eviction=EvictionSymbols(
             reason=data.reason.value, ours=data.ours, draining=data.draining, requeued=data.requeued
         ),
     )
-    preempted = data.ours or data.draining or data.reason in _PREEMPTIONS
+    drained = data.draining and turn.rulebook.limits.drain_is_reschedule
+    preempted = data.ours or drained or data.reason in _PREEMPTIONS
     case = Case(
         question=_question(turn, RuleKind.EVICTION, symbols),
         domain=FaultDomain.POD,
@@ -130,15 +159,9 @@ def preemption_came(turn: Turn, data: PreemptionNotice) -> None:
 
 
 def hang_came(turn: Turn, data: HangEvidence) -> None:
-    """A run stands still; a second stall of the same process is told once only."""
-    if data.state != "stalled":
+    """A process stands still. Sources send edges: a second stall of the same process is a second event (recovery 6)."""
+    if data.state != "stalled" or is_old_news(turn, data.placement, data.start or 0):
         return
-    uid = data.placement.pod_uid
-    pod = turn.get(pod_name(uid), PodCell) if uid else None
-    if uid is not None and pod is not None:
-        if data.start and data.start == pod.last_stall_start and incident_of(turn) is not None:
-            return
-        turn.put(pod_name(uid), replace(pod, last_stall_start=data.start))
     symbols = replace(run_symbols(turn), hang=HangSymbols(method=data.method), found=found(turn))
     case = Case(
         question=_question(turn, RuleKind.HANG, symbols),
@@ -151,7 +174,7 @@ def hang_came(turn: Turn, data: HangEvidence) -> None:
 
 def check_came(turn: Turn, data: PreCheckItem) -> None:
     """Result of an environment check; only a failed one reaches the ladder."""
-    if data.result != "failed":
+    if data.result != "failed" or is_old_news(turn, data.placement, 0):
         return
     name = f"check/{data.item}"
     before = turn.get(name, CheckCell)

@@ -48,9 +48,14 @@ def place_hold(turn: Turn, cause: HoldCause, *, rule: str, reason: str, asker: A
     if hold.state == "held" and asker is not None:
         answer(turn, name, "held")
         return is_new
-    if is_new or hold.state != "held":
+    if is_new or not _under_way(turn, "isolate"):
         bring_in_line(turn, "isolate")
     return is_new
+
+
+def _under_way(turn: Turn, wish: str) -> bool:
+    cell = turn.get(ISOLATION_CELL, IsolationCell)
+    return cell is not None and cell.pending and cell.wish == wish
 
 
 def request_came(turn: Turn, request: HoldRequest) -> None:
@@ -238,10 +243,14 @@ def isolation_due(turn: Turn, cell: IsolationCell) -> None:
 def release_all(turn: Turn, *, by: str, reason: str, command: bool) -> None:
     """All holds end: by a human's order (`command`: the taint is ours to remove) or because a human removed it already."""
     holds = holds_of(turn)
+    ours = any(hold.state == "held" for hold in holds.values()) or _under_way(turn, "isolate")
     for name in holds:
         answer(turn, name, "refused", f"released by {by}")
         turn.drop(name)
-    turn.drop(ISOLATION_CELL) if not command else bring_in_line(turn, "release")
+    if command and ours:
+        bring_in_line(turn, "release")
+    elif not _under_way(turn, "release"):  # a node that we do not isolate is never released by us
+        turn.drop(ISOLATION_CELL)
     decide(
         turn,
         verdict="release",

@@ -129,7 +129,12 @@ def _news(turn: Turn, cell: BoundCell, fault: Fault, *, state: str | None = None
     data = fault.event.data
     news = NodeNews(
         node=fault.node,
-        placement=Placement(run=cell.run, pod_uid=cell.pod_uid, rank=cell.rank if cell.rank >= 0 else None),
+        placement=Placement(
+            run=cell.run,
+            pod_uid=cell.pod_uid,
+            rank=cell.rank if cell.rank >= 0 else None,
+            epoch=cell.epoch or None,
+        ),
         namespace=fault.namespace,
         code=fault.code,
         chip=fault.chip,
@@ -257,13 +262,13 @@ def _node_seen(turn: Turn, data: NodeSeen) -> None:
             protected=data.protected,
         ),
     )
-    held = [hold for hold in holds_of(turn).values() if hold.state == "held"]
-    if data.our_taint or not held:
+    holds = holds_of(turn)
+    if data.our_taint or not holds:
         return
     if data.released_by:
         release_all(turn, by=data.released_by, reason="our taint was taken off the node", command=False)
         return
-    if before.our_taint:
+    if before.our_taint and any(hold.state == "held" for hold in holds.values()):
         bring_in_line(turn, "isolate")
 
 

@@ -12,6 +12,7 @@ from recovery import steps
 from recovery.cells import (
     COUNTERS_CELL,
     INCIDENT_CELL,
+    RUN_CELL,
     TARGETS_KEPT,
     ChipCell,
     ChipTarget,
@@ -23,7 +24,7 @@ from recovery.cells import (
     place_name,
 )
 from recovery.counters import charge, counters_of, ha_of, job_budget_left, pod_budget_left, refund
-from recovery.run_state import all_pods, nodes_ready
+from recovery.run_state import all_pods, nodes_ready, run_of
 from recovery.turn import Turn
 from rules.model import ChainEffect, Step, Strategy
 from schemas.commands import StepName
@@ -116,6 +117,9 @@ def begin_attempt(turn: Turn, incident: IncidentCell, strategy: Strategy, wish: 
     if strategy.effects.in_place:
         counted = {_place(target) for target in before} if incident.strategy == strategy.id else set()
         note_in_place(turn, tuple(target for target in chips if _place(target) not in counted))
+    run = run_of(turn)
+    if run.let_go and strategy.id not in {FAIL_JOB, RELEASE_JOB}:
+        turn.put(RUN_CELL, replace(run, let_go=False))
     planned = replace(
         incident,
         state=IncidentState.ACTING,
@@ -153,13 +157,19 @@ def next_attempt(turn: Turn) -> int:
 
 
 def replace_attempt(
-    turn: Turn, incident: IncidentCell, then: tuple[str, ...], wish: Wish, run: RunCell
+    turn: Turn, incident: IncidentCell, then: tuple[str, ...], otherwise: str, wish: Wish
 ) -> IncidentCell | None:
     """Begin another attempt instead of the present one, which had no effect yet: what it took is given back first."""
     before = counters_of(turn)
     if may_refund(incident):
         refund(turn, incident)
-    strategy, _ = choose(turn, run, then)
+    run = run_of(turn)
+    strategy, obstacles = choose(turn, run, then)
+    if strategy is None:
+        last = RELEASE_JOB if not run.supported and otherwise == FAIL_JOB else otherwise
+        strategy = turn.rulebook.strategies.get(last)
+        exhausted = "budget_exhausted" in obstacles.values()
+        wish = replace(wish, cause="budget_exhausted" if exhausted else wish.cause or "nothing_left")
     if strategy is None:
         turn.put(COUNTERS_CELL, before)
         return None

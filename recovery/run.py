@@ -115,7 +115,7 @@ def _other(turn: Turn, data: Payload, run: RunCell) -> None:  # noqa: C901, PLR0
         case IssueState():
             state_of_issue(turn, data)
         case PauseOrder():
-            turn.put(PAUSE_CELL, PauseCell(since=turn.now, by=data.by, due=data.until))
+            _pause(turn, data)
         case ResumeOrder():
             _resume(turn)
         case CancelIncidentOrder():
@@ -192,7 +192,7 @@ def _process_state(turn: Turn, data: ProcessState) -> None:
         if incident is not None and ours and step is StepName.STOP_PROCESSES:
             pod_reported(turn, incident)
     elif data.state is ProcessStateName.RUNNING and data.attempt > pod.running_attempt:
-        turn.put(pod_name(uid), replace(pod, running_attempt=data.attempt))
+        turn.put(pod_name(uid), replace(pod, running_attempt=data.attempt, running_start=data.start))
         if incident is not None and ours and step is StepName.START_PROCESSES:
             pod_reported(turn, incident)
 
@@ -261,6 +261,9 @@ def _tick(turn: Turn, tick: Tick) -> None:
 
 
 def _incident_due(turn: Turn, incident: IncidentCell) -> None:
+    if incident.open and turn.get(PAUSE_CELL, PauseCell) is not None:
+        turn.put(INCIDENT_CELL, replace(incident, due=None))
+        return
     match incident.state:
         case IncidentState.ATTRIBUTING:
             window_over(turn, incident)
@@ -277,6 +280,10 @@ def _run_due(turn: Turn, run: RunCell) -> None:
     if run.ended:
         for name in tuple(turn.names()):
             turn.drop(name)
+        return
+    incident = incident_of(turn)
+    if incident is not None and incident.state is IncidentState.ACTING:  # ends by its own deadlines
+        turn.put(RUN_CELL, replace(run, due=turn.after(turn.rulebook.settings.failed_run_ends_after)))
         return
     _end(turn, "failed")
 
@@ -317,6 +324,13 @@ def _end_safely(turn: Turn, incident: IncidentCell, why: str) -> None:
     safe_end(turn, incident, why)
 
 
+def _pause(turn: Turn, order: PauseOrder) -> None:
+    """Freeze the clocks of the incident; a second order does not move the time it was frozen at."""
+    before = turn.get(PAUSE_CELL, PauseCell)
+    since = before.since if before else turn.now
+    turn.put(PAUSE_CELL, PauseCell(since=since, by=order.by, due=order.until))
+
+
 def _resume(turn: Turn) -> None:
     """Unfreeze: deadlines move by the pause, and a step that was not begun begins now."""
     pause = turn.get(PAUSE_CELL, PauseCell)
@@ -330,10 +344,12 @@ def _resume(turn: Turn) -> None:
         begin(turn, incident)
         return
     paused = turn.now - pause.since
-    moved = replace(
-        incident,
-        deadline=incident.deadline + paused if incident.deadline else None,
-        look_at=incident.look_at + paused if incident.look_at else None,
-        due=incident.due + paused if incident.due else None,
+    deadline = incident.deadline + paused if incident.deadline else None
+    look_at = incident.look_at + paused if incident.look_at else None
+    held_since = incident.held_since + paused if incident.held_since else None
+    turn.put(
+        INCIDENT_CELL,
+        replace(
+            incident, deadline=deadline, look_at=look_at, held_since=held_since, due=look_at or deadline
+        ),
     )
-    turn.put(INCIDENT_CELL, moved)

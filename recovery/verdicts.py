@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from recovery import steps
-from recovery.attempt import ATTRIBUTION_COVERS
+from recovery.attempt import ATTRIBUTION_COVERS, without_end
 from recovery.cells import INCIDENT_CELL, ChipTarget, HoldTarget, IncidentCell
 from recovery.classification import Fault
 from recovery.counters import counters_of, ha_of, job_budget_left, pod_budget_left, rest
@@ -176,6 +176,8 @@ def _attribute(turn: Turn, case: Case, rule: Rule, answer: Answer) -> None:
     incident = incident_of(turn) or open_incident(
         turn, state=IncidentState.ATTRIBUTING, domain=case.domain, fault_time=case.fault_time
     )
+    if incident.state is not IncidentState.ATTRIBUTING:
+        incident = without_end(incident)
     due = turn.after(turn.rulebook.settings.attribution_window)
     waiting = replace(
         _with_end(incident, case),
@@ -263,7 +265,7 @@ def merge(turn: Turn, case: Case, rule: Rule) -> None:
     if alone.rule.notify:
         notify(turn, alone.rule.reason, about=alone.rule.id)
     then = _heavier(incident, need, alone.rule.then)
-    planned = replace_attempt(turn, incident, (*then, alone.rule.otherwise), wish, run_of(turn))
+    planned = replace_attempt(turn, incident, then, alone.rule.otherwise, wish)
     if planned is None:
         _join(turn, incident, case, rule, alone.rule)
         return
