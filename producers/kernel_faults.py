@@ -14,11 +14,14 @@ from typing import Any, Final
 
 from producers.chips import Chip, KnownChips, chip_ref
 from producers.kernel_lines import KernelLine
-from producers.xid import OFF_THE_BUS, XID, Fault, Name, Unreadable, read_text
+from producers.xid import OFF_THE_BUS, XID, Fault, GoneThere, Introduced, Name, Said, Unreadable, read_text
 from schemas.signals import ChipFault, FaultState, NodeRef
 
 SAME_LOSS: Final = timedelta(seconds=5)
 """The two lines are logged within a millisecond; 5 s, since times of files have whole seconds and clocks are corrected."""
+
+INTRODUCED_FOR: Final = 8
+"""Kernel lines between the one that names a device and the one that says it is gone: two of the driver's, and room for others in between."""
 
 LOSSES_KEPT: Final = 64
 DETAIL: Final = 2000
@@ -33,6 +36,7 @@ class KernelFaults:
         self._chips = chips
         self._trust_programs = trust_programs
         self._lost: OrderedDict[str, datetime] = OrderedDict()
+        self._introduced: tuple[str, int] | None = None
         self.unreadable = 0
         """Lines that begin as a fault and go on in an unknown way."""
 
@@ -40,7 +44,7 @@ class KernelFaults:
         """The fault a line tells of, if any; `at` is when the line was logged."""
         if not line.from_kernel and not self._trust_programs:
             return None
-        said = read_text(line.text)
+        said = self._with_its_device(read_text(line.text))
         match said:
             case Name():
                 self._chips.learn(said.bus, said.uuid)
@@ -55,6 +59,7 @@ class KernelFaults:
         return {
             "chips": self._chips.state(),
             "lost": {bus: at.isoformat() for bus, at in self._lost.items()},
+            **({"introduced": list(self._introduced)} if self._introduced else {}),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -62,6 +67,19 @@ class KernelFaults:
         self._chips.restore(state.get("chips", {}))
         for bus, at in state.get("lost", {}).items():
             self._note_loss(bus, datetime.fromisoformat(at))
+        introduced = state.get("introduced")
+        self._introduced = (str(introduced[0]), int(introduced[1])) if introduced else None
+
+    def _with_its_device(self, said: Said | None) -> Said | None:
+        """A line that says a device is gone, put together with the one that named it a few lines before."""
+        bus, lines_left = self._introduced or ("", 0)
+        self._introduced = (bus, lines_left - 1) if lines_left > 1 else None
+        if isinstance(said, Introduced):
+            self._introduced = (said.bus, INTRODUCED_FOR)
+        if not isinstance(said, GoneThere):
+            return said
+        self._introduced = None
+        return Fault(XID, OFF_THE_BUS, bus, numbered=False) if bus else Unreadable()
 
     def _told_before(self, fault: Fault, at: datetime) -> bool:
         if (fault.namespace, fault.code) != (XID, OFF_THE_BUS):

@@ -36,7 +36,7 @@ _MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep",
 _KERNEL: Final = "kern"
 _FACILITY_BITS: Final = 3
 _PRINTABLE: Final = range(0x20, 0x7F)
-_OURS: Final = ("NVRM: ", "nvidia-")
+_OURS: Final = re2.compile(r"^(?:NVRM|nvidia-[a-z]{2,16}[0-9]{0,4}): ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,7 @@ def _in_year(found: re2._Match[str], zone: tzinfo, now: datetime) -> datetime | 
 
 def _behind_tag(rest: str, at: datetime | None) -> KernelLine:
     """Behind the time come host and tag in syslog's layouts, the text itself in dmesg's; the text we look for is no host."""
-    if rest.startswith(_OURS):
+    if _OURS.match(rest) is not None:
         return KernelLine(rest, at=at)
     tagged = _TAGGED.match(rest)
     if tagged is None or tagged[1] == "":

@@ -56,6 +56,7 @@ class KernelLogReader:
 
     def restore(self, state: State | None) -> None:
         """Go on behind the cursor, if it is of this boot."""
+        self._last = None
         if state is None:
             return
         self._first_start = False
@@ -179,6 +180,8 @@ class KernelLog:
                 continue
             except OSError:
                 self.close()
+                if found:  # kept first; the next call fails if the device still does
+                    break
                 raise
             found.append(self._reader.read(raw, self._now(), awaited=awaited and not found))
         return found

@@ -189,12 +189,12 @@ class KernelLogFile:
 
     def _look(self) -> tuple[list[Observation], bool]:
         """Read on; True when the cursor moved."""
-        found, self._found = self._found, []
         if self._open is None:
             self._open = _opened(self._path)
         if self._open is None:
             self.works = False
             raise FileNotFoundError(f"{self._path} is not there or cannot be read")
+        found, self._found = self._found, []
         self.works = True
         found += self._cut_off(self._open)
         more, moved = self._read_lines(self._open)

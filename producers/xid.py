@@ -1,7 +1,8 @@
 """Grammar of NVIDIA's kernel lines: Xid, SXid, the name of a chip, a chip that fell off the bus.
 
 Guarantees: linear time whatever the line (RE2); only the text right behind the kernel's own prefix counts, so that a quotation is no fault. One
-line is at most one fault. An SXid is logged as three lines; the first, which says Fatal or Non-fatal, is the fault, and the two with `Severity`
+line is at most one fault. A driver that finds a GPU gone when it is loaded says so in three lines, of which the first names the device and the last
+the loss. An SXid is logged as three lines; the first, which says Fatal or Non-fatal, is the fault, and the two with `Severity`
 and `Data` only describe it (NVIDIA/nvtrust issue 124 shows such a log).
 
 The severity is the line's own word and decides only where the code table leaves the class to it (rules/default/tables/README.md).
@@ -36,7 +37,9 @@ _NAMED: Final = re2.compile(r"^NVRM: GPU at ([^ ]{4,24}): (GPU-[0-9A-Fa-f-]{8,64
 _OFF: Final = re2.compile(
     r"^NVRM: (?:The )?GPU (?:at )?([0-9A-Za-z:.]{4,24}?):? (?:GPU )?has fallen off the bus\b"
 )
-_FATAL: Final = re2.compile(r"(?i)^[A-Z0-9_]{1,32} (non-?fatal|fatal)\b")
+_ABSENT: Final = re2.compile(r"^NVRM: The NVIDIA GPU ([0-9A-Fa-f:.]{4,24})\s*$")
+_ABSENT_END: Final = re2.compile(r"^\s{0,32}NVRM: fallen off the bus\b")
+_FATAL: Final = re2.compile(r"(?i)^[A-Z0-9_]{1,32} {1,16}(non-?fatal|fatal)\b")
 _ACTION: Final = re2.compile(r"to 0x[0-9A-Fa-f]{1,8} \(([^)]{1,40})\)")
 
 _ACTIONS: Final = {
@@ -69,15 +72,29 @@ class Name:
 
 
 @dataclass(frozen=True, slots=True)
+class Introduced:
+    """The driver begins to say something about the device on `bus`, in the lines that follow."""
+
+    bus: str
+
+
+@dataclass(frozen=True, slots=True)
+class GoneThere:
+    """The device of the lines before fell off the bus."""
+
+
+@dataclass(frozen=True, slots=True)
 class Unreadable:
     """A line that begins as a fault and goes on in a way this release does not know: counted, never guessed."""
 
 
-Said = Fault | Name | Unreadable
+Said = Fault | Name | Introduced | GoneThere | Unreadable
 
 
 def read_text(text: str) -> Said | None:
     """What the text of one kernel line says; None for anything else."""
+    if _ABSENT_END.match(text) is not None:
+        return GoneThere()
     if text.startswith("NVRM: "):
         return _read_gpu(text)
     if ": SXid " in text and text.startswith("nvidia-"):
@@ -92,6 +109,10 @@ def _read_gpu(text: str) -> Said | None:
     if named is not None:
         bus = plain_bus(named[1])
         return Name(bus, named[2]) if bus and is_gpu_uuid(named[2]) else None
+    absent = _ABSENT.match(text)
+    if absent is not None:
+        bus = plain_bus(absent[1])
+        return Introduced(bus) if bus else None
     off = _OFF.match(text)
     if off is None:
         return None
