@@ -202,6 +202,14 @@ class PauseCell:
 
 
 @dataclass(frozen=True, slots=True)
+class NoticeCell:
+    """People were told of this; until it is forgotten they are told again only in another incident."""
+
+    name: str
+    due: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ChipTarget:
     """A chip to heal."""
 
@@ -389,6 +397,7 @@ AnyCell = (
     | CheckCell
     | WaitingCell
     | PauseCell
+    | NoticeCell
     | IncidentCell
     | NodeCell
     | BoundCell

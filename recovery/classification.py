@@ -39,6 +39,12 @@ class Fault:
         return data.evidence if isinstance(data, NodeNews) else self.event.id
 
     @property
+    def epoch(self) -> int | None:
+        """MA_SCHEDULE_CNT of the pods it was seen under; None where the source does not know."""
+        placement = getattr(self.event.data, "placement", None)
+        return placement.epoch if placement is not None else None
+
+    @property
     def self_heals(self) -> bool:
         """Restarting the processes, with or without a reset, can cure it."""
         return self.ladder_class in _SELF_HEAL

@@ -9,11 +9,12 @@ from dataclasses import replace
 
 from recovery import steps
 from recovery.cells import INCIDENT_CELL, Charge, IncidentCell, PodCell
-from recovery.counters import correct
+from recovery.counters import correct, counters_of
 from recovery.journal import decide
-from recovery.plan import merge_holds
+from recovery.plan import merge_holds, past_merging
 from recovery.turn import Turn
-from recovery.verdicts import Case
+from recovery.verdicts import SOFTWARE_FILTERED, Case
+from rules.model import LadderClass
 from schemas.records import IncidentState
 
 
@@ -23,9 +24,10 @@ def correct_late(turn: Turn, case: Case) -> bool:
     incident = turn.get(INCIDENT_CELL, IncidentCell)
     if fault is None or incident is None or not _is_late(turn, incident, case):
         return False
-    if lives_on(turn, fault.node.uid):
-        return False
     correct(turn, incident.charge)
+    if lives_on(turn, fault.node.uid):  # given back all the same; what follows is the ladder's
+        turn.put(INCIDENT_CELL, replace(incident, charge=Charge()))
+        return False
     joined = replace(incident, holds=merge_holds(incident.holds, case.holds), charge=Charge())
     joined = steps.ask_holds(turn, joined)
     turn.put(INCIDENT_CELL, joined)
@@ -45,14 +47,28 @@ def correct_late(turn: Turn, case: Case) -> bool:
 
 def _is_late(turn: Turn, incident: IncidentCell, case: Case) -> bool:
     fault = case.fault
-    if fault is None or fault.user or not fault.acts or fault.clamped:
+    if fault is None or fault.user or fault.clamped or SOFTWARE_FILTERED in case.flags:
         return False
-    if incident.state not in {IncidentState.STABILISING, IncidentState.CLOSED}:
+    if not fault.acts and fault.ladder_class is not LadderClass.DEFERRED:
+        return False
+    rebuilding = incident.state is IncidentState.ACTING and past_merging(incident)
+    if not rebuilding and incident.state not in {IncidentState.STABILISING, IncidentState.CLOSED}:
         return False
     if not incident.charge.chain_added or incident.decided_at is None:
         return False
     window = turn.rulebook.settings.late_correction
     return fault.event.time < incident.decided_at and turn.now - incident.decided_at <= window
+
+
+def is_of_past_issue(turn: Turn, case: Case) -> bool:
+    """The fault was seen under pods that were replaced since, on a node where the run lives no more.
+
+    Its node is held by the node's own mailbox; a healthy epoch that runs elsewhere is never stopped for it.
+    """
+    fault = case.fault
+    if fault is None or fault.epoch is None or fault.epoch >= counters_of(turn).schedule_count:
+        return False
+    return not lives_on(turn, fault.node.uid)
 
 
 def lives_on(turn: Turn, node_uid: str) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from recovery.cells import ChipTarget, WaitingCell
 from recovery.classification import Fault, read_fault
-from recovery.correction import correct_late
+from recovery.correction import correct_late, is_of_past_issue
 from recovery.counters import counters_of
 from recovery.journal import decide
 from recovery.ladder import Question, counted_rules
@@ -24,7 +24,7 @@ from recovery.occurrences import (
 from recovery.plan import in_place_use
 from recovery.run_state import clear_evidence, mark_filtered, note_evidence
 from recovery.turn import Turn
-from recovery.verdicts import Case, hold_of, judge, run_symbols
+from recovery.verdicts import SOFTWARE_FILTERED, Case, hold_of, judge, run_symbols
 from rules.symbols import ChipSymbols, RuleKind
 from schemas.envelope import encode
 
@@ -78,9 +78,12 @@ def _judge_fault(turn: Turn, fault: Fault) -> None:
         holds=(hold_of(fault),),
         user=fault.user,
         heals=fault.self_heals,
-        flags=("software_filtered",) if filtered else (),
+        flags=(SOFTWARE_FILTERED,) if filtered else (),
     )
     if correct_late(turn, case):
+        return
+    if is_of_past_issue(turn, case):
+        _say_past(turn, fault)
         return
     judge(turn, case)
 
@@ -96,6 +99,19 @@ def _chip_targets(fault: Fault) -> tuple[ChipTarget, ...]:
     if fault.chip is None or not fault.self_heals:
         return ()
     return (ChipTarget(fault.node, fault.chip, fault.namespace, fault.code, fault.heal, fault.user),)
+
+
+def _say_past(turn: Turn, fault: Fault) -> None:
+    decide(
+        turn,
+        verdict="record",
+        rule="past-issue",
+        row="12",
+        reason="seen under pods that were replaced since, on a node where the run lives no more",
+        domain=fault.domain,
+        fault=fault,
+        flags=("past_issue",),
+    )
 
 
 def _say_companion(turn: Turn, fault: Fault) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Final
 
-from recovery.cells import INCIDENT_CELL, PAUSE_CELL, RUN_CELL, IncidentCell, PauseCell, RunCell
+from recovery.cells import INCIDENT_CELL, PAUSE_CELL, RUN_CELL, IncidentCell, NoticeCell, PauseCell, RunCell
 from recovery.classification import Fault
 from recovery.counters import counters_of, snapshot
 from recovery.turn import Turn
@@ -101,10 +101,20 @@ def _visible(incident: IncidentCell) -> tuple[object, ...]:
     return (incident.id, incident.state, incident.result, incident.attempt, incident.strategy, incident.index)
 
 
-def notify(turn: Turn, reason: str, *, about: str, details: dict[str, str] | None = None) -> None:
-    """Ask for people to be told: an Event on the object, and whatever the operator's settings add."""
+def notify(
+    turn: Turn, reason: str, *, about: str, once_for: str = "", details: dict[str, str] | None = None
+) -> None:
+    """Ask for people to be told: an Event on the object, and whatever the operator's settings add.
+
+    Once an incident, or once an hour outside of one, for the same cause: a thousand ranks that stall are one notice.
+    """
     incident = turn.get(INCIDENT_CELL, IncidentCell)
     name = incident.id if incident and incident.open else derive_id(turn.cluster, turn.subject, "notice")
+    cell = f"notice/{about}/{once_for}"
+    told = turn.get(cell, NoticeCell)
+    if told is not None and told.name == name:
+        return
+    turn.put(cell, NoticeCell(name, due=turn.after(NOTICE_LIFE)))
     deadline: datetime = turn.now + NOTICE_LIFE
     command = Command(
         command=turn.derive("notify", about),

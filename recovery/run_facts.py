@@ -11,6 +11,7 @@ from recovery.journal import decide, notify
 from recovery.run_state import run_of
 from recovery.turn import Turn
 from schemas.facts import IssueState, PodBound, PodEnded, RunSeen
+from schemas.ids import derive_id
 from schemas.records import FaultDomain
 
 
@@ -66,7 +67,7 @@ def _say_bad_annotations(turn: Turn, problems: tuple[str, ...]) -> None:
         domain=FaultDomain.DATA_OR_MODEL,
         flags=("bad_annotation",),
     )
-    notify(turn, reason, about="bad_annotation")
+    notify(turn, reason, about="bad_annotation", once_for=derive_id(*problems))
 
 
 def pod_bound(turn: Turn, data: PodBound) -> None:

@@ -61,7 +61,7 @@ def note_evidence(turn: Turn, fault: Fault) -> None:
         origin=fault.origin,
         node=fault.node,
         chip=fault.chip,
-        epoch=counters_of(turn).schedule_count,
+        epoch=fault.epoch or counters_of(turn).schedule_count,
         standing=fault.state == "asserted",
     )
     others = [old for old in cell.items if not _same_place(old, fault) or old.code != fault.code]

@@ -35,6 +35,7 @@ from schemas.mailbox import HoldCause
 from schemas.records import FaultDomain, IncidentResult, IncidentState
 from schemas.signals import NodeRef
 
+SOFTWARE_FILTERED = "software_filtered"
 MERGES_TOLD = 16
 """A thousand ranks end together: so many merges are written out, the rest are counted."""
 
@@ -144,7 +145,7 @@ def _tell_shadows(turn: Turn, case: Case, answer: Answer) -> None:
 def follow(turn: Turn, case: Case, rule: Rule, answer: Answer) -> None:
     """Do what a rule says for a run with no recovery under way, or one that is stabilising."""
     if rule.notify:
-        notify(turn, rule.reason, about=rule.id)
+        notify(turn, rule.reason, about=rule.id, once_for=_subject_of(case))
     verb = rule.then[0]
     if verb == Verb.ATTRIBUTE.value:
         _attribute(turn, case, rule, answer)
@@ -153,6 +154,11 @@ def follow(turn: Turn, case: Case, rule: Rule, answer: Answer) -> None:
         _say(turn, case, rule, verb, answer, incident_of(turn))
         return
     _plan(turn, case, rule, answer)
+
+
+def _subject_of(case: Case) -> str:
+    """What people are told of once: the code, or the rule alone."""
+    return f"{case.fault.namespace}/{case.fault.code}" if case.fault else ""
 
 
 def _say(
@@ -263,7 +269,7 @@ def merge(turn: Turn, case: Case, rule: Rule) -> None:
         return
     wish = wish_of(case, alone.rule)
     if alone.rule.notify:
-        notify(turn, alone.rule.reason, about=alone.rule.id)
+        notify(turn, alone.rule.reason, about=alone.rule.id, once_for=_subject_of(case))
     then = _heavier(incident, need, alone.rule.then)
     planned = replace_attempt(turn, incident, then, alone.rule.otherwise, wish)
     if planned is None:
