@@ -29,11 +29,12 @@ from producers.settings import PublisherSettings
 from producers.spool import Entry, Spool
 from runtime import logs
 from runtime.kafka import explain
-from schemas.envelope import MAX_EVENT_BYTES
+from schemas.envelope import CONTENT_TYPE, MAX_EVENT_BYTES
 
 _POLL: Final = 0.05
 _TAKE: Final = 200
 _PURGE_PATIENCE: Final = 1.0
+_HEADERS: Final[list[tuple[str, str | bytes | None]]] = [("content-type", CONTENT_TYPE)]
 _log = logs.get(__name__)
 
 
@@ -152,7 +153,9 @@ class Publisher:
             self._delivered(sent, error, message)
 
         try:
-            self._producer.produce(self._topic, key=entry.key, value=entry.value, on_delivery=delivered)
+            self._producer.produce(
+                self._topic, key=entry.key, value=entry.value, headers=_HEADERS, on_delivery=delivered
+            )
         except BufferError:
             return False
         except KafkaException as error:

@@ -1,7 +1,8 @@
 """What a change of a JSON Schema would break. Pure.
 
-A newer schema is compatible when every message that was valid stays valid, and no field that readers know is taken away: fields may be added when
-they need not be given, and limits may be loosened. Everything else needs a new version of the type (`...v2`), so that both can be told apart.
+A newer schema is compatible when every message that was valid stays valid, and no field that readers know is taken away: fields may be added
+when they need not be given, and limits may be loosened. Everything else needs a new version of the type (`...v2`), so that both can be told
+apart.
 
 A value that is added to an enumeration is no break here: readers of an older release dead-letter that message, which is what they do with
 anything newer than they are.

@@ -31,6 +31,9 @@ from schemas.errors import DecodeError, OversizedError, UnknownTypeError
 MAX_EVENT_BYTES: Final = 900_000
 """Largest message relight accepts, below Kafka's default limit of 1 MB a batch."""
 
+CONTENT_TYPE: Final = "application/cloudevents+json; charset=UTF-8"
+"""Header `content-type` of a Kafka message, by which other readers know structured mode (CloudEvents' Kafka binding)."""
+
 TYPE_PREFIX: Final = "dev.relight."
 
 

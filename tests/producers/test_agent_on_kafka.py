@@ -20,7 +20,7 @@ from confluent_kafka.cimpl import NewTopic
 from sandbox import tied_process
 from sandbox.kafka_server import KafkaBroker
 from schemas.envelope import Event, TimeQuality, decode
-from schemas.signals import ChipFault, Heartbeat, SignalGap
+from schemas.signals import ChipFault, SignalGap
 from tests.real.kafka import NewKafka
 
 PARTITIONS = 3
