@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from benchmarks.report import Row, show
 from benchmarks.rules_compile import grown
@@ -179,11 +180,11 @@ def measure() -> Iterator[Row]:
             ("fleet mix", fleet(runs), "100,000/s"),
             ("every event changes", changing(runs), "30,000/s"),
         ):
-            reference = max(rate(lambda s=state, e=events: bare(s, e), EVENTS) for _ in range(3))
+            reference = max(rate(partial(bare, state, events), EVENTS) for _ in range(3))
             for rules in RULES:
                 compiled = rulebook(rules)
                 fresh = _again(events)
-                value = rate(lambda s=state, e=fresh, c=compiled, m=mix: _played(s, e, c, m), EVENTS)
+                value = rate(partial(_played, state, fresh, compiled, mix), EVENTS)
                 what = f"{mix}, {rules:,} rules, {keys:,} keys"
                 yield Row(
                     "advance",
