@@ -16,7 +16,8 @@ import re2
 LONGEST_LINE: Final = 16 * 1024
 """Bytes. The kernel's own records are shorter (about 1 KiB of text); a longer line of a file is none of it."""
 
-_RECORD: Final = re2.compile(r"(?s)^([0-9]{1,4}),([0-9]{1,20}),([0-9]{1,20}),[^;]{0,64};(.*)$")
+# Microseconds since boot of at most 16 digits: 317 years. What claims more is no record, and would overflow a time.
+_RECORD: Final = re2.compile(r"(?s)^([0-9]{1,4}),([0-9]{1,20}),([0-9]{1,16}),[^;]{0,64};(.*)$")
 _ESCAPE: Final = re2.compile(r"\\x([0-9a-fA-F]{2})")
 _PRIORITY: Final = re2.compile(r"^<([0-9]{1,4})>(.*)$")
 _DECODED: Final = re2.compile(r"^([a-z0-9]{2,9}) *:([a-z]{3,7}) *: ?(.*)$")
@@ -132,7 +133,7 @@ def _in_brackets(line: str, zone: tzinfo) -> KernelLine | None:
         local = datetime.strptime(stamped[1], "%a %b %d %H:%M:%S %Y").replace(tzinfo=zone)
     except ValueError:
         return None
-    return KernelLine(stamped[2], at=local.astimezone(UTC))
+    return KernelLine(stamped[2], at=_in_utc(local))
 
 
 def _iso(line: str, zone: tzinfo) -> KernelLine | None:
@@ -145,7 +146,7 @@ def _iso(line: str, zone: tzinfo) -> KernelLine | None:
     except ValueError:
         return None
     at = at if at.tzinfo else at.replace(tzinfo=zone)
-    return _behind_tag(found[5], at.astimezone(UTC))
+    return _behind_tag(found[5], _in_utc(at))
 
 
 def _syslog(line: str, zone: tzinfo, now: datetime | None) -> KernelLine | None:
@@ -167,8 +168,16 @@ def _in_year(found: re2._Match[str], zone: tzinfo, now: datetime) -> datetime | 
         except ValueError:  # the 29th of February
             continue
         if local <= now + timedelta(days=1):
-            return local.astimezone(UTC)
+            return _in_utc(local)
     return None
+
+
+def _in_utc(at: datetime) -> datetime | None:
+    """The same moment in UTC; None at the ends of the calendar, where no kernel ran."""
+    try:
+        return at.astimezone(UTC)
+    except OverflowError:
+        return None
 
 
 def _behind_tag(rest: str, at: datetime | None) -> KernelLine:

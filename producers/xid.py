@@ -1,8 +1,8 @@
 """Grammar of NVIDIA's kernel lines: Xid, SXid, the name of a chip, a chip that fell off the bus.
 
 Guarantees: linear time whatever the line (RE2); only the text right behind the kernel's own prefix counts, so that a quotation is no fault. One
-line is at most one fault. A driver that finds a GPU gone when it is loaded says so in three lines, of which the first names the device and the last
-the loss. An SXid is logged as three lines; the first, which says Fatal or Non-fatal, is the fault, and the two with `Severity`
+line is at most one fault. A driver that finds a GPU gone when it is loaded says so in three lines: the first names the device, the last says
+that it is gone. An SXid is logged as three lines; the first, which says Fatal or Non-fatal, is the fault, and the two with `Severity`
 and `Data` only describe it (NVIDIA/nvtrust issue 124 shows such a log).
 
 The severity is the line's own word and decides only where the code table leaves the class to it (rules/default/tables/README.md).

@@ -38,7 +38,9 @@ def faults_of(observations: list[Observation]) -> list[ChipFault]:
 def test_a_hung_gsp_is_five_faults_of_the_gpu_the_driver_named(relight_data: Path) -> None:
     seen, reader = read_file(relight_data / "gpud" / "dmesg-with-xid-119.log")
     faults = faults_of(seen)
-    assert {(fault.namespace, fault.code, fault.state) for fault in faults} == {("xid", "119", FaultState.ONCE)}
+    assert {(fault.namespace, fault.code, fault.state) for fault in faults} == {
+        ("xid", "119", FaultState.ONCE)
+    }
     assert {(fault.chip.id, fault.chip.bus) for fault in faults} == {
         ("GPU-509665ad-b600-ac93-3616-d754b23d636d", "0000:9b:00")
     }

@@ -207,8 +207,11 @@ def test_a_lost_chips_question_marks_are_no_name() -> None:
 
 
 PIECES = st.sampled_from(
-    ["NVRM: ", "Xid (", "PCI:", "0000:05:00", "): ", "79", ", ", "Fatal", "nvidia-nvswitch0: SXid (", "GPU at ", "has fallen off the bus", "\x00", "\u2028"]
-)  # fmt: skip
+    [
+        *("NVRM: ", "Xid (", "PCI:", "0000:05:00", "): ", "79", ", ", "Fatal", "nvidia-nvswitch0: SXid ("),
+        *("GPU at ", "The NVIDIA GPU ", "has fallen off the bus", "fallen off the bus", "\x00", "\u2028"),
+    ]
+)
 
 
 @given(st.one_of(st.text(max_size=300), st.lists(PIECES | st.text(max_size=3), max_size=12).map("".join)))
