@@ -1,359 +1,267 @@
-"""Edges, not levels: what stands is told when it begins and when it ends, whatever happens between two scrapes."""
+"""From scrapes to edges: what stands is told once, and nothing is called well that was not seen well."""
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Iterable
+from collections.abc import Mapping as Map
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from producers.edges import CHIPS_LIMIT, STANDING_KEPT, Edges
+from producers.edges import CHIPS_LIMIT, Edges
 from producers.errors import ScrapeFailed
 from producers.exposition import Sample
 from producers.identity import Identity
-from producers.mapping import Mapping, load_mapping
+from producers.mapping import load_mapping
 from producers.observation import Observation
 from schemas.signals import ChipFault, FaultState, NodeRef
 
-IDENTITY = Identity("test", NodeRef(uid="uid-1", name="node-1"))
-T0 = datetime(2026, 3, 1, tzinfo=UTC)
-UCE = float(int("80E01801", 16))
-AIC = float(int("80C98009", 16))
-UUID = "GPU-11111111-2222-3333-4444-555555555555"
+AT = datetime(2026, 3, 1, tzinfo=UTC)
+IDENTITY = Identity("c", NodeRef(uid="n-1", name="node-1"))
+SLOTS = ["npu_chip_info_error_code", *(f"npu_chip_info_error_code_{slot}" for slot in range(1, 10))]
+CARD_DROP = 0x80E18402
 
 
-def at(seconds: float) -> datetime:
-    return T0 + timedelta(seconds=seconds)
+def npu(*codes: float, vdie: str = "V-1", index: int = 0) -> list[Sample]:
+    """A chip of npu-exporter with codes that stand."""
+    labels = {"id": str(index), "vdie_id": vdie, "pcie_bus_info": "0000:C1:00.0", "model_name": "910B"}
+    codes = codes or (0,)
+    return [
+        Sample("npu_chip_info_power", labels, 80),
+        *(Sample(series, labels, value) for series, value in zip(SLOTS, codes, strict=False)),
+    ]
 
 
-def npu(*codes: float, chip: int = 0, vdie: str = "", health: float = 1, **labels: str) -> list[Sample]:
-    """A chip of npu-exporter with these codes standing."""
-    said = {"id": str(chip), "vdie_id": vdie, "pcie_bus_info": "0000:C1:00.0", "model_name": "910B", **labels}
-    names = ["npu_chip_info_error_code", *(f"npu_chip_info_error_code_{n}" for n in range(1, 10))]
-    shown = [Sample(name, said, code) for name, code in zip(names, codes, strict=False)]
-    return [*shown, Sample("npu_chip_info_health_status", said, health)]
-
-
-def gpu(series: str, value: float, **labels: str) -> Sample:
+def gpu(series: str, value: float, uuid: str = "GPU-1", **more: str) -> Sample:
+    """A sample of dcgm-exporter."""
     return Sample(
         series,
-        {"UUID": UUID, "gpu": "0", "modelName": "H100", "pci_bus_id": "00000000:9B:00.0", **labels},
+        {"UUID": uuid, "gpu": "0", "pci_bus_id": "00000000:05:00.0", "modelName": "H100", **more},
         value,
     )
 
 
-def npus() -> Edges:
+def npu_edges() -> Edges:
     return Edges(IDENTITY, load_mapping("npu-exporter"))
 
 
-def gpus(*switched_on: str) -> Edges:
+def dcgm_edges(*switched_on: str) -> Edges:
     return Edges(IDENTITY, load_mapping("dcgm-exporter"), switched_on)
 
 
-def told(seen: Iterable[Observation]) -> list[tuple[str, str, str]]:
-    faults = [one.signal for one in seen]
-    return [(f.chip.id, f.code, f.state.value) for f in faults if isinstance(f, ChipFault)]
+def told(found: list[Observation]) -> list[tuple[str, str]]:
+    """Codes and states, in order."""
+    faults = [one.signal for one in found if isinstance(one.signal, ChipFault)]
+    assert len(faults) == len(found)
+    return [(fault.code, fault.state.value) for fault in faults]
 
 
-def reborn(edges: Edges) -> Edges:
-    """The same after a restart: what it remembers went through a file."""
-    again = npus()
-    again.restore(json.loads(json.dumps(edges.state())))
-    return again
+def test_a_code_that_stands_is_told_when_it_begins_and_when_it_ends() -> None:
+    edges = npu_edges()
+    assert told(edges.observe(npu(CARD_DROP), AT)) == [("80E18402", "asserted")]
+    assert [told(edges.observe(npu(CARD_DROP), AT)) for _ in range(3)] == [[], [], []]
+    assert told(edges.observe(npu(0), AT)) == [("80E18402", "cleared")]
+    assert edges.observe(npu(0), AT) == []
 
 
-def test_a_standing_code_is_asserted_once_and_cleared_once() -> None:
-    edges = npus()
-
-    assert told(edges.observe(npu(UCE), at(0))) == [("index:0", "80E01801", "asserted")]
-    assert not edges.observe(npu(UCE), at(15))
-    assert told(edges.observe(npu(), at(30))) == [("index:0", "80E01801", "cleared")]
-    assert not edges.observe(npu(), at(45))
-
-
-def test_a_fault_says_who_the_chip_is() -> None:
-    (seen,) = npus().observe(npu(UCE, chip=3, vdie="673CC8F4 20A03004"), at(0))
-
-    assert isinstance(seen.signal, ChipFault)
-    chip = seen.signal.chip
-    assert (chip.id, chip.index, chip.bus) == ("673CC8F4 20A03004", 3, "0000:c1:00")
-    assert (seen.signal.product, seen.signal.namespace, seen.signal.severity) == ("910B", "ascend", None)
-    assert seen.time == at(0)
-
-
-def test_a_code_that_moves_to_another_slot_still_stands() -> None:
-    edges = npus()
-    edges.observe(npu(UCE, AIC), at(0))
-
-    assert not edges.observe(npu(AIC, UCE), at(15))
-    assert told(edges.observe(npu(AIC), at(30))) == [("index:0", "80E01801", "cleared")]
-
-
-def test_zero_is_no_code() -> None:
-    assert not npus().observe(npu(0.0, 0.0), at(0))
-
-
-def test_each_edge_is_an_event_of_its_own() -> None:
-    edges = npus()
-    ids = [
-        seen.id
-        for second in range(6)
-        for seen in edges.observe(npu(*([UCE] if second % 2 == 0 else [])), at(second))
+def test_codes_are_written_as_tables_write_them_eight_digits() -> None:
+    assert told(npu_edges().observe(npu(0x0000000A, 0x81078603), AT)) == [
+        ("0000000A", "asserted"),
+        ("81078603", "asserted"),
     ]
 
-    assert len(set(ids)) == 6
+
+def test_who_the_chip_is() -> None:
+    (one,) = npu_edges().observe(npu(CARD_DROP, index=3), AT)
+    assert isinstance(one.signal, ChipFault)
+    assert one.signal.chip.model_dump(exclude_none=True) == {"id": "V-1", "index": 3, "bus": "0000:c1:00"}
+    assert (one.signal.namespace, one.signal.product) == ("ascend", "910B")
+    (nameless,) = npu_edges().observe(npu(CARD_DROP, vdie="", index=3), AT)
+    assert isinstance(nameless.signal, ChipFault)
+    assert nameless.signal.chip.id == "index:3"
 
 
-def test_a_restart_neither_asserts_again_nor_loses_a_clear() -> None:
-    edges = npus()
-    edges.observe(npu(UCE), at(0))
-
-    again = reborn(edges)
-
-    assert not again.observe(npu(UCE), at(15))
-    assert told(reborn(again).observe(npu(), at(30))) == [("index:0", "80E01801", "cleared")]
-
-
-def test_an_edge_seen_again_after_a_crash_has_the_same_id() -> None:
-    edges = npus()
-    before = json.loads(json.dumps(edges.state()))
-    first = edges.observe(npu(UCE), at(0))
-    crashed = npus()
-    crashed.restore(before)
-
-    assert [seen.id for seen in crashed.observe(npu(UCE), at(7))] == [seen.id for seen in first]
+def test_a_code_that_moves_to_another_slot_is_the_same_code() -> None:
+    edges = npu_edges()
+    edges.observe(npu(1, 2), AT)
+    assert edges.observe(npu(2, 1), AT) == []
+    assert told(edges.observe(npu(2), AT)) == [("00000001", "cleared")]
 
 
 def test_a_chip_that_vanished_is_not_well() -> None:
-    edges = npus()
-    edges.observe(npu(UCE, chip=0) + npu(UCE, chip=1), at(0))
-
-    assert not edges.observe(npu(UCE, chip=0), at(15))
-    assert told(edges.observe(npu(chip=0) + npu(chip=1), at(30))) == [
-        ("index:0", "80E01801", "cleared"),
-        ("index:1", "80E01801", "cleared"),
-    ]
+    edges = npu_edges()
+    edges.observe(npu(CARD_DROP) + npu(vdie="V-2", index=1), AT)
+    assert edges.observe(npu(vdie="V-2", index=1), AT) == []
+    assert edges.observe(npu(CARD_DROP) + npu(vdie="V-2", index=1), AT) == []
+    assert told(edges.observe(npu() + npu(vdie="V-2", index=1), AT)) == [("80E18402", "cleared")]
 
 
-def test_a_chip_is_still_shown_by_a_series_nobody_mapped() -> None:
-    edges = npus()
-    edges.observe(npu(UCE), at(0))
-    elsewhere = Sample("npu_chip_info_temperature", {"id": "0", "vdie_id": ""}, 40.0)
-
-    assert told(edges.observe([elsewhere], at(15))) == [("index:0", "80E01801", "cleared")]
+def test_a_chip_still_shown_without_its_series_is_well() -> None:
+    edges = npu_edges()
+    edges.observe(npu(CARD_DROP), AT)
+    assert told(edges.observe(npu()[:1], AT)) == [("80E18402", "cleared")]
 
 
 def test_with_all_slots_taken_a_missing_code_may_only_be_pushed_out() -> None:
-    edges = npus()
-    codes = [float(0x80E01800 + n) for n in range(10)]
-    edges.observe(npu(*codes), at(0))
-
-    pushed = edges.observe(npu(*codes[1:], UCE + 100), at(15))
-    assert [state for _, _, state in told(pushed)] == ["asserted"]
-
-    cleared = edges.observe(npu(*codes[2:]), at(30))
-    assert {code for _, code, state in told(cleared) if state == "cleared"} == {
-        "80E01800",
-        "80E01801",
-        f"{int(UCE + 100):08X}",
-    }
+    edges = npu_edges()
+    edges.observe(npu(CARD_DROP), AT)
+    others = npu(*range(1, 11))
+    assert {state for _, state in told(edges.observe(others, AT))} == {"asserted"}
+    assert ("80E18402", "cleared") in told(edges.observe(npu(1), AT))
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, -1.0, 1.5, 1e30])
-def test_what_is_no_code_neither_begins_nor_ends_anything(value: float) -> None:
-    edges = npus()
-    edges.observe(npu(UCE), at(0))
-
-    assert not edges.observe(npu(value), at(15))
-    assert not edges.observe(npu(UCE), at(30))
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -1, 1.5, 1e30])
+def test_a_value_that_is_no_code_neither_asserts_nor_clears(value: float) -> None:
+    edges = npu_edges()
+    edges.observe(npu(CARD_DROP), AT)
+    assert edges.observe(npu(value), AT) == []
 
 
-def test_an_unhealthy_chip_is_told_at_first_sight() -> None:
-    assert told(npus().observe(npu(health=0), at(0))) == [("index:0", "unhealthy", "asserted")]
+def test_a_restart_tells_nothing_again_and_numbers_go_on() -> None:
+    edges = npu_edges()
+    (began,) = edges.observe(npu(CARD_DROP), AT)
+    restarted = npu_edges()
+    restarted.restore(edges.state())
+    assert restarted.observe(npu(CARD_DROP), AT) == []
+    (ended,) = restarted.observe(npu(), AT)
+    (again,) = restarted.observe(npu(CARD_DROP), AT)
+    assert len({began.id, ended.id, again.id}) == 3
 
 
-def test_a_health_that_cannot_be_read_says_nothing() -> None:
-    edges = npus()
-    edges.observe(npu(health=0), at(0))
-
-    assert not edges.observe(npu(health=math.nan), at(15))
-
-
-def test_a_link_that_was_never_up_is_not_wired() -> None:
-    labels = {"id": "0", "vdie_id": ""}
-    down, up = (Sample("npu_chip_info_link_status", labels, value) for value in (0.0, 1.0))
-    edges = npus()
-
-    assert not edges.observe([down], at(0))
-    assert not edges.observe([up], at(15))
-    again = reborn(edges)
-    assert told(again.observe([down], at(30))) == [("index:0", "link-down", "asserted")]
-    assert told(again.observe([up], at(45))) == [("index:0", "link-down", "cleared")]
-
-
-def test_a_sample_without_chip_says_nothing_of_chips() -> None:
-    assert not npus().observe(
-        [Sample("machine_npu_nums", {}, 8.0), Sample("npu_chip_info_error_code", {}, UCE)], at(0)
-    )
-
-
-def test_the_last_xid_is_told_when_it_changes() -> None:
-    edges = gpus()
-
-    assert not edges.observe([gpu("DCGM_FI_DEV_XID_ERRORS", 31)], at(0))
-    assert not edges.observe([gpu("DCGM_FI_DEV_XID_ERRORS", 31)], at(15))
-    (seen,) = edges.observe([gpu("DCGM_FI_DEV_XID_ERRORS", 79)], at(30))
-    assert not edges.observe([gpu("DCGM_FI_DEV_XID_ERRORS", 79)], at(45))
-    assert not edges.observe([gpu("DCGM_FI_DEV_XID_ERRORS", 0)], at(60))
-    again = edges.observe([gpu("DCGM_FI_DEV_XID_ERRORS", 79)], at(75))
-
-    assert isinstance(seen.signal, ChipFault)
-    assert (seen.signal.namespace, seen.signal.code, seen.signal.state) == ("xid", "79", FaultState.ONCE)
-    assert (seen.signal.chip.id, seen.signal.chip.bus) == (UUID, "0000:9b:00")
-    assert told(again) == [(UUID, "79", "once")]
-
-
-def test_the_last_xid_is_silent_where_the_kernel_log_is_read() -> None:
-    edges = gpus("kernel-log")
-    edges.observe([gpu("DCGM_FI_DEV_XID_ERRORS", 0)], at(0))
-
-    assert not edges.observe([gpu("DCGM_FI_DEV_XID_ERRORS", 79)], at(15))
-
-
-def test_a_failed_row_remap_stands_until_it_is_gone() -> None:
-    edges = gpus()
-
-    assert told(edges.observe([gpu("DCGM_FI_DEV_ROW_REMAP_FAILURE", 1)], at(0))) == [
-        (UUID, "row-remap-failure", "asserted")
-    ]
-    assert told(edges.observe([gpu("DCGM_FI_DEV_ROW_REMAP_FAILURE", 0)], at(15))) == [
-        (UUID, "row-remap-failure", "cleared")
+def test_what_was_not_kept_has_the_same_id_when_seen_again() -> None:
+    first, second = npu_edges(), npu_edges()
+    assert [one.id for one in first.observe(npu(1, 2), AT)] == [
+        one.id for one in second.observe(npu(1, 2), AT)
     ]
 
 
-def replays(edges: Edges, *values: float, begin: float = 0, every: float = 15) -> list[tuple[str, str, str]]:
-    return [
-        edge
-        for number, value in enumerate(values)
-        for edge in told(
-            edges.observe([gpu("DCGM_FI_DEV_PCIE_REPLAY_COUNTER", value)], at(begin + number * every))
-        )
-    ]
-
-
-def test_a_counter_at_its_limit_is_no_fault() -> None:
-    assert not replays(gpus(), 1000, 1002, 1004, 1006, 1008, 1010, 1012)
-
-
-def test_a_counter_above_its_limit_begins_and_a_quiet_window_ends_it() -> None:
-    edges = gpus()
-
-    assert replays(edges, 0, 9) == [(UUID, "pcie-replay-rate", "asserted")]
-    assert not replays(edges, 9, 9, 9, begin=30)
-    assert replays(edges, 9, 9, begin=75) == [(UUID, "pcie-replay-rate", "cleared")]
-
-
-def test_between_the_two_limits_nothing_changes() -> None:
-    edges = gpus()
-    replays(edges, 0, 9)
-
-    assert not replays(edges, *range(15, 45, 6), begin=120, every=60)
-
-
-def test_a_first_value_however_large_is_no_growth() -> None:
-    assert not replays(gpus(), 1e9, 1e9, 1e9)
-
-
-def test_a_counter_that_starts_again_is_no_growth() -> None:
-    assert not replays(gpus(), 1e6, 0, 3, 1e-9)
-
-
-def test_a_link_that_appears_with_a_large_count_is_no_growth() -> None:
-    edges = gpus()
-    series = "DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL"
-    edges.observe([gpu(series, 5, link="0")], at(0))
-
-    assert not edges.observe([gpu(series, 5, link="0"), gpu(series, 900, link="1")], at(15))
-    assert told(edges.observe([gpu(series, 5, link="0"), gpu(series, 901, link="1")], at(30))) == [
-        (UUID, "nvlink-replay-rate", "asserted")
-    ]
-
-
-def test_after_a_restart_a_rate_is_well_only_when_a_whole_window_was_seen() -> None:
-    edges = gpus()
-    replays(edges, 0, 9)
-    again = gpus()
-    again.restore(json.loads(json.dumps(edges.state())))
-
-    assert not replays(again, 9, 9, 9, begin=100)
-    assert replays(again, 9, 9, begin=145) == [(UUID, "pcie-replay-rate", "cleared")]
-
-
-def test_an_answer_of_too_many_chips_changes_nothing() -> None:
-    edges = npus()
-    edges.observe(npu(UCE), at(0))
+def test_a_scrape_of_too_many_chips_changes_nothing() -> None:
+    edges = npu_edges()
+    edges.observe(npu(CARD_DROP), AT)
     before = edges.state()
-    flood = [sample for chip in range(CHIPS_LIMIT + 1) for sample in npu(chip=chip)]
-
-    with pytest.raises(ScrapeFailed, match="chips"):
-        edges.observe(flood, at(15))
-
+    with pytest.raises(ScrapeFailed, match="1,025 chips"):
+        edges.observe([one for i in range(CHIPS_LIMIT + 1) for one in npu(7, vdie=f"V{i}")], AT)
     assert edges.state() == before
 
 
-def test_what_is_remembered_is_bounded() -> None:
-    edges = npus()
-    for begin in range(0, STANDING_KEPT + 2000, 500):
-        edges.observe([s for chip in range(begin, begin + 500) for s in npu(UCE, chip=chip)], at(begin))
-
-    assert len(edges.state()["standing"]) == STANDING_KEPT
-
-
-def test_a_severity_of_the_table_goes_with_the_signal() -> None:
-    table: dict[str, Any] = {
-        "exporter": "mine",
-        "chip": {"id": ["uuid"], "index": "n"},
-        "signals": [{"read": "status", "namespace": "site", "code": "x", "series": ["x"], "good": 0, "severity": "major"}],
-    }  # fmt: skip
-    (seen,) = Edges(IDENTITY, Mapping.model_validate(table)).observe([Sample("x", {"uuid": "c"}, 1.0)], at(0))
-
-    assert isinstance(seen.signal, ChipFault)
-    assert seen.signal.severity == "major"
+def test_the_last_xid_says_something_only_when_it_changes() -> None:
+    edges = dcgm_edges()
+    values = [48, 48, 79, 79, 0, 48]
+    seen = [told(edges.observe([gpu("DCGM_FI_DEV_XID_ERRORS", value)], AT)) for value in values]
+    assert seen == [[], [], [("79", "once")], [], [], [("48", "once")]]
 
 
-CODES = st.sets(st.sampled_from([0x80E01801, 0x80C98009, 0x80CB8009, 0x80E18005]))
+def test_the_first_xid_after_none_is_new() -> None:
+    edges = dcgm_edges()
+    edges.observe([gpu("DCGM_FI_DEV_XID_ERRORS", 0)], AT)
+    restarted = dcgm_edges()
+    restarted.restore(edges.state())
+    assert told(restarted.observe([gpu("DCGM_FI_DEV_XID_ERRORS", 48)], AT)) == [("48", "once")]
 
 
-@given(
-    scrapes=st.lists(
-        st.tuples(st.dictionaries(st.integers(0, 2), CODES), st.booleans(), st.booleans()), max_size=20
+def test_where_the_kernel_log_is_read_xids_of_the_exporter_do_not_count_twice() -> None:
+    edges = dcgm_edges("kernel-log")
+    assert [edges.observe([gpu("DCGM_FI_DEV_XID_ERRORS", value)], AT) for value in (0, 48, 79)] == [
+        [],
+        [],
+        [],
+    ]
+
+
+def test_health_that_goes_bad_and_comes_back() -> None:
+    edges = npu_edges()
+
+    def scrape(value: float) -> list[Sample]:
+        return [Sample("npu_chip_info_health_status", {"id": "0", "vdie_id": "V"}, value)]
+
+    seen = [told(edges.observe(scrape(value), AT)) for value in (1, 0, 0, float("nan"), 1)]
+    assert seen == [[], [("unhealthy", "asserted")], [], [], [("unhealthy", "cleared")]]
+
+
+def test_a_link_that_was_never_up_is_no_fault() -> None:
+    edges = npu_edges()
+
+    def scrape(value: float) -> list[Sample]:
+        return [Sample("npu_chip_info_link_status", {"id": "0", "vdie_id": "V"}, value)]
+
+    seen = [told(edges.observe(scrape(value), AT)) for value in (0, 0, 1, 0, 1)]
+    assert seen == [[], [], [], [("link-down", "asserted")], [("link-down", "cleared")]]
+
+
+def replays(edges: Edges, counter: float, seconds: float) -> list[tuple[str, str]]:
+    return told(
+        edges.observe([gpu("DCGM_FI_DEV_PCIE_REPLAY_COUNTER", counter)], AT + timedelta(seconds=seconds))
     )
-)
-def test_edges_of_a_chip_alternate_and_end_where_it_was_last_seen(
-    scrapes: list[tuple[dict[int, set[int]], bool, bool]],
+
+
+def test_a_counter_above_its_rate_is_a_fault_until_a_whole_window_is_calm() -> None:
+    edges = dcgm_edges()
+    assert replays(edges, 1000, 0) == [], "where it stands says nothing"
+    assert replays(edges, 1008, 15) == [], "as much as is allowed"
+    assert replays(edges, 1009, 30) == [("pcie-replay-rate", "asserted")]
+    assert replays(edges, 1009, 45) == []
+    assert replays(edges, 1009, 60) == [], "still nine within the window"
+    assert replays(edges, 1009, 75) == [("pcie-replay-rate", "cleared")]
+
+
+def test_slow_growth_is_no_fault() -> None:
+    edges = dcgm_edges()
+    assert [replays(edges, minute * 8, minute * 60.0) for minute in range(10)] == [[]] * 10
+
+
+def test_a_counter_that_starts_again_is_no_burst() -> None:
+    edges = dcgm_edges()
+    replays(edges, 5000, 0)
+    assert replays(edges, 0, 15) == []
+    assert replays(edges, 5, 30) == []
+
+
+def test_a_restart_does_not_call_a_rate_well_before_a_window_passed() -> None:
+    edges = dcgm_edges()
+    replays(edges, 0, 0)
+    assert replays(edges, 100, 15) == [("pcie-replay-rate", "asserted")]
+    restarted = dcgm_edges()
+    restarted.restore(edges.state())
+    assert replays(restarted, 100, 30) == []
+    assert replays(restarted, 100, 60) == []
+    assert replays(restarted, 100, 90) == [("pcie-replay-rate", "cleared")]
+
+
+CHIP_CODES = st.lists(st.sets(st.integers(1, 4), max_size=4) | st.none(), max_size=8)
+
+
+@given(CHIP_CODES, CHIP_CODES)
+def test_edges_of_a_chip_alternate_and_end_where_the_chip_was_last_seen(
+    one: list[set[int] | None], other: list[set[int] | None]
 ) -> None:
-    """Chips come and go, scrapes fail, the agent restarts: the edges told, added up, are what was last shown of each chip."""
-    edges = npus()
-    standing: set[tuple[str, str]] = set()
+    """Law: whatever comes, goes, or vanishes, per chip and code asserted and cleared alternate, and replaying them gives what was last shown."""
+    edges = npu_edges()
+    history: dict[tuple[str, str], list[FaultState]] = {}
     shown: dict[str, set[str]] = {}
-    ids: list[str] = []
-    for number, (chips, fails, restarts) in enumerate(scrapes):
-        if restarts:
-            edges = reborn(edges)
-        if fails:
-            continue
-        for chip, codes in chips.items():
-            shown[f"index:{chip}"] = {f"{code:08X}" for code in codes}
-        samples = [s for chip, codes in chips.items() for s in npu(*map(float, sorted(codes)), chip=chip)]
-        for seen in edges.observe(samples, at(number * 15)):
-            ids.append(seen.id)
-            ((chip_id, code, state),) = told([seen])
-            assert ((chip_id, code) in standing) == (state == "cleared")
-            standing ^= {(chip_id, code)}
+    ids: set[str] = set()
+    for step in range(max(len(one), len(other))):
+        samples: list[Sample] = []
+        for vdie, steps in (("A", one), ("B", other)):
+            codes = steps[step] if step < len(steps) else None
+            if codes is not None:
+                samples += npu(*sorted(codes), vdie=vdie)
+                shown[vdie] = {f"{code:08X}" for code in codes}
+        restarted = npu_edges()
+        restarted.restore(edges.state())
+        edges = restarted
+        for found in edges.observe(samples, AT):
+            assert isinstance(found.signal, ChipFault)
+            assert found.id not in ids
+            ids.add(found.id)
+            history.setdefault((found.signal.chip.id, found.signal.code), []).append(found.signal.state)
+    _agrees(history, shown)
+
+
+def _agrees(history: Map[tuple[str, str], list[FaultState]], shown: Map[str, set[str]]) -> None:
+    for states in history.values():
+        assert states[0] is FaultState.ASSERTED
+        assert all(before is not after for before, after in pairwise(states))
+    standing = {key for key, states in history.items() if states[-1] is FaultState.ASSERTED}
     assert standing == {(chip, code) for chip, codes in shown.items() for code in codes}
-    assert len(set(ids)) == len(ids)
