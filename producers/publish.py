@@ -29,10 +29,12 @@ from producers.identity import subject_of
 from runtime.kafka import KafkaClients, explain
 from runtime.settings import KafkaSettings
 from schemas import topics
-from schemas.envelope import MAX_EVENT_BYTES, TYPE_PREFIX, Event, decode, encode
+from schemas.envelope import CONTENT_TYPE, MAX_EVENT_BYTES, TYPE_PREFIX, Event, decode, encode
 from schemas.errors import DecodeError
 from schemas.ids import mailbox_key
 from schemas.signals import SIGNALS, Signal
+
+_HEADERS: Final[list[tuple[str, str | bytes | None]]] = [("content-type", CONTENT_TYPE)]
 
 KINDS: Final[Mapping[str, type[Signal]]] = {
     str(payload.model_fields["kind"].default): payload for payload in SIGNALS
@@ -269,7 +271,7 @@ class EventPublisher:
         key = mailbox_key(event.cluster, event.subject)
         while True:
             try:
-                self._producer.produce(self._topic, key=key, value=raw, on_delivery=report)
+                self._producer.produce(self._topic, key=key, value=raw, headers=_HEADERS, on_delivery=report)
             except BufferError:  # the client's queue is full: let some be confirmed
                 if time.monotonic() >= deadline:
                     return

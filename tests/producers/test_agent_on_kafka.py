@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -105,6 +106,10 @@ class World:
         consumer.close()
         return found
 
+    def count(self) -> int:
+        """How many events are in the topic."""
+        return len(self.events())
+
     def pids(self) -> set[int]:
         """Numbers of the fault lines that arrived."""
         return {pid_of(event.data) for _, event in self.events() if isinstance(event.data, ChipFault)}
@@ -167,13 +172,13 @@ def test_killed_while_the_broker_is_away_and_while_it_sends_every_line_arrives(
         before = world.spooled()
         world.write_faults(150)
         with world.agent():
-            wait_until(lambda before=before: world.spooled() > before + 1000)
+            wait_until(partial(_is_more, world.spooled, before + 1000))
     broker.start()
     for _ in range(3):  # killed while it catches up
         world.write_faults(300)
-        before_count = len(world.events())
+        before_count = world.count()
         with world.agent():
-            wait_until(lambda before=before_count: len(world.events()) > before)
+            wait_until(partial(_is_more, world.count, before_count))
     with world.agent() as process:
         world.let_all_arrive()
         process.send_signal(signal.SIGTERM)
@@ -209,6 +214,10 @@ def test_with_the_broker_away_a_small_spool_drops_metrics_first_and_says_so(
     assert gaps
     assert {gap.lost_class for gap in gaps} == {"metric"}
     assert sum(gap.lost or 0 for gap in gaps) > 0
+
+
+def _is_more(what: Callable[[], int], than: int) -> bool:
+    return what() > than
 
 
 def _kept(world: World) -> int:

@@ -10,7 +10,7 @@ import pytest
 
 from producers.errors import DeliveryFailed, EventRefused
 from producers.publish import EventPublisher, build_event, build_signal, read_event, read_lines
-from schemas.envelope import decode, encode
+from schemas.envelope import CONTENT_TYPE, decode, encode
 from schemas.signals import ChipFault, ChipRef, FaultState, NodeRef, Placement, Progress
 
 NODE = NodeRef(uid="uid-1", name="node-1")
@@ -114,7 +114,8 @@ class FakeProducer:
         self.waiting: list[Any] = []
         self.purged = False
 
-    def produce(self, topic: str, *, key: bytes, value: bytes, on_delivery: Any) -> None:
+    def produce(self, topic: str, *, key: bytes, value: bytes, headers: Any, on_delivery: Any) -> None:
+        assert headers == [("content-type", CONTENT_TYPE)]
         if self.full:
             self.full -= 1
             raise BufferError

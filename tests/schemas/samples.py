@@ -45,18 +45,18 @@ def _object(schema: dict[str, Any], document: dict[str, Any]) -> dict[str, Any]:
 
 
 def _plain(schema: dict[str, Any], document: dict[str, Any]) -> Any:
+    found: Any = {}
     match schema.get("type"):
         case "string" if schema.get("format") == "date-time":
-            return NOW.isoformat()
+            found = NOW.isoformat()
         case "string":
-            return "a" * max(1, schema.get("minLength", 0))
+            found = "a" * max(1, schema.get("minLength", 0))
         case "integer" | "number":
-            return max(1, schema.get("minimum", 1))
+            found = max(1, schema.get("minimum", 1))
         case "boolean":
-            return True
+            found = True
         case "array" if "prefixItems" in schema:
-            return [_value(item, document) for item in schema["prefixItems"]]
+            found = [_value(item, document) for item in schema["prefixItems"]]
         case "array":
-            return [_value(schema["items"], document)] * schema.get("minItems", 0)
-        case _:
-            return {}
+            found = [_value(schema["items"], document)] * schema.get("minItems", 0)
+    return found
