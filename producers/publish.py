@@ -31,6 +31,7 @@ from runtime.settings import KafkaSettings
 from schemas import topics
 from schemas.envelope import CONTENT_TYPE, MAX_EVENT_BYTES, TYPE_PREFIX, Event, decode, encode
 from schemas.errors import DecodeError
+from schemas.facts import Fact
 from schemas.ids import mailbox_key
 from schemas.signals import SIGNALS, Signal
 
@@ -85,10 +86,12 @@ def build_event(
     return read_event(fields)
 
 
-def read_event(content: Mapping[str, Any], *, cluster: str | None = None, source: str | None = None) -> Event:
+def read_event(
+    content: Mapping[str, Any], *, cluster: str | None = None, source: str | None = None, facts: bool = False
+) -> Event:
     """Make an event of JSON content, filling in what can be: id, time, subject, and cluster and source where they are given.
 
-    `type` may be a full CloudEvents type or the short name of a signal's kind. Raises EventRefused with the place of the first fault.
+    `facts` admits facts about runs and nodes as well: those of a watcher, for relight's own topic. `type` may be a full CloudEvents type or the short name of a signal's kind. Raises EventRefused with the place of the first fault.
     """
     filled = {name: value for name, value in content.items() if value is not None}
     if "type" in filled:
@@ -102,13 +105,13 @@ def read_event(content: Mapping[str, Any], *, cluster: str | None = None, source
         filled.setdefault("source", source)
     filled.setdefault("subject", "unknown")
     event = _decoded(filled)
-    if not isinstance(event.data, Signal):
+    if not isinstance(event.data, Signal) and not (facts and isinstance(event.data, Fact)):
         raise EventRefused(
             f"{event.type} is no signal; other systems tell what they saw and nothing else", "type"
         )
     if filled["subject"] != "unknown":
         return event
-    subject = subject_of(event.data)
+    subject = subject_of(event.data) if isinstance(event.data, Signal) else None
     if subject is None:
         raise EventRefused(
             f"{event.type} names neither a node nor a run; right would be data.node or data.placement", "data"
@@ -117,14 +120,14 @@ def read_event(content: Mapping[str, Any], *, cluster: str | None = None, source
 
 
 def read_lines(
-    lines: Iterable[str], *, cluster: str | None = None, source: str | None = None
+    lines: Iterable[str], *, cluster: str | None = None, source: str | None = None, facts: bool = False
 ) -> Iterator[tuple[int, Event | EventRefused]]:
     """Read JSON lines: the number of each line that is not blank, with its event or what is wrong with it."""
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
-            yield number, read_event(_object(line), cluster=cluster, source=source)
+            yield number, read_event(_object(line), cluster=cluster, source=source, facts=facts)
         except EventRefused as refused:
             yield number, refused
 

@@ -196,16 +196,16 @@ def command(
     if id is not None or time is not None:
         raise click.UsageError("--id and --time are of one event; in a file each line has its own")
     with click.open_file(str(file), encoding="utf-8") as lines:
-        events = _read(lines, str(file), sending.cluster, source)
+        events = _read(lines, str(file), sending.cluster, source, facts=sending.topic is not None)
     sending.send(events)
 
 
-def _read(lines: Iterable[str], name: str, cluster: str, source: str) -> list[Event]:
+def _read(lines: Iterable[str], name: str, cluster: str, source: str, *, facts: bool) -> list[Event]:
     from producers.errors import EventRefused
     from producers.publish import read_lines
 
     events, refused = [], 0
-    for number, read in read_lines(lines, cluster=cluster, source=source):
+    for number, read in read_lines(lines, cluster=cluster, source=source, facts=facts):
         if isinstance(read, EventRefused):
             refused += 1
             click.echo(f"{name}:{number}: {read}", err=True)

@@ -186,3 +186,14 @@ def test_an_event_too_large_stops_all_before_any_is_sent() -> None:
         sending.send([small, big])
 
     assert not producer.sent
+
+
+def test_facts_are_refused_from_outside_and_admitted_for_relight_s_own_topic() -> None:
+    fact = {
+        "type": "dev.relight.fact.node_seen.v1",
+        "subject": "node/n1",
+        "data": {"node": {"uid": "n1", "name": "n1"}, "ready": True},
+    }
+    with pytest.raises(EventRefused, match="is no signal"):
+        read_event(fact, cluster="lab", source="/watcher")
+    assert read_event(fact, cluster="lab", source="/watcher", facts=True).subject == "node/n1"
