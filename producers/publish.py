@@ -91,7 +91,8 @@ def read_event(
 ) -> Event:
     """Make an event of JSON content, filling in what can be: id, time, subject, and cluster and source where they are given.
 
-    `facts` admits facts about runs and nodes as well: those of a watcher, for relight's own topic. `type` may be a full CloudEvents type or the short name of a signal's kind. Raises EventRefused with the place of the first fault.
+    `facts` admits facts about runs and nodes as well: those of a watcher, for relight's own topic. `type` may be a
+    full CloudEvents type or the short name of a signal's kind. Raises EventRefused with the place of the first fault.
     """
     filled = {name: value for name, value in content.items() if value is not None}
     if "type" in filled:

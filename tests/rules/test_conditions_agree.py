@@ -22,7 +22,7 @@ _TEXTS: Final = ("", "isolate", "80E01801", "x", "80")
 _PATTERNS: Final = ("80", "^8.*1$", "[0-9]+E", "(a|x)", "", "x+")
 
 
-def _object_type(group: str) -> Any:  # noqa: ANN401 - rule-engine ships no types
+def _object_type(group: str) -> Any:
     fields = {symbol.name: symbol.field for symbol in SYMBOLS[group].values()}
     return rule_engine.DataType.OBJECT(
         group,

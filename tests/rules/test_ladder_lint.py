@@ -28,7 +28,7 @@ SYMBOLIC = ["run.ha", "run.known", "run.supported", 'hang.method == "io"']
 PIECES = [*SYMBOLIC, "true"]
 
 
-def hang_rule(number: int, when: str, **more: Any) -> dict[str, Any]:  # noqa: ANN401 - keys of a rule
+def hang_rule(number: int, when: str, **more: Any) -> dict[str, Any]:
     rule = {"id": f"r{number}", "title": "r", "on": ["hang"], "when": when, "then": ["record"], "reason": "r"}
     return {**rule, **more}
 
