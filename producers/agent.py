@@ -68,7 +68,7 @@ class Stamp:
         )
 
 
-def open_spool(settings: AgentSettings, identity: Identity, stamp: Stamp) -> Spool:
+def open_spool(settings: AgentSettings, identity: Identity, stamp: Stamp, *, boot_id: str) -> Spool:
     """The agent's spool. Raises SpoolInUse."""
     key = mailbox_key(identity.cluster, node_subject(identity.node.uid))
     return Spool(
@@ -77,6 +77,7 @@ def open_spool(settings: AgentSettings, identity: Identity, stamp: Stamp) -> Spo
         stamp.gap,
         time.time,
         lambda _: key,
+        boot_id=boot_id,
     )
 
 

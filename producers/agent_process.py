@@ -89,12 +89,13 @@ def run_agent(settings: AgentSettings) -> None:
     )
     stamp = Stamp(identity, _placements(settings), offset)
     sources = make_sources(settings.sources, identity, _now)
-    spool = open_spool(settings, identity, stamp)
+    boot_id = read_boot_id()
+    spool = open_spool(settings, identity, stamp, boot_id=boot_id)
     clients = KafkaClients(settings.kafka, f"relight-node-agent-{settings.node.name}")
     publisher = Publisher(
         spool, settings.topic(topics.SIGNALS.name), clients.producer, offset, settings.publisher
     )
-    agent = Agent(settings, identity, sources, spool, stamp, boot_id=read_boot_id(), now=_now)
+    agent = Agent(settings, identity, sources, spool, stamp, boot_id=boot_id, now=_now)
     with ExitStack() as stack:
         stack.callback(spool.close)
         if settings.observe.port is not None:

@@ -7,8 +7,8 @@ Guarantees:
 - Bounded. When room runs out the oldest metrics go first, a segment at a time, and a gap says how many. Faults and exits are never dropped:
   without room `append` raises SpoolFull and has taken nothing; the source waits with its cursor where it was.
 - Damage is skipped and told as a gap, a damaged tail is cut off. Then, and when the watermark is ahead of what is found (a disk that forgot),
-  the spool takes a new id: numbers that were used once may be given to other events, so they must not look like the same origins. With
-  `sync: never` it takes one at each start, since nothing tells whether power was lost.
+  the spool takes a new id: numbers that were used once may be given to other events, so they must not look like the same origins. It takes one
+  after each boot as well: a loss of power forgets what was not synced, metrics and the watermark, though the broker may have had them.
 
 Two lanes of segments, kept and metrics, so that dropping is removing a file. Read by one publisher, appended to by sources; a lock serves both.
 """
@@ -103,6 +103,7 @@ class Spool:
         clock: Callable[[], float],
         key: Callable[[Event], bytes],
         *,
+        boot_id: str,
         write: Write = os.write,
     ) -> None:
         """Open or make the folder, and look through all that stands in it.
@@ -113,6 +114,7 @@ class Spool:
             describe_gap: makes the event that tells a gap.
             clock: Unix seconds, for the age of what waits.
             key: Kafka key of an event.
+            boot_id: id of this boot of the machine; a spool taken up in another one gets a new id.
             write: how bytes reach a file (tests make a disk full).
 
         Raises:
@@ -124,6 +126,7 @@ class Spool:
         self._describe_gap = describe_gap
         self._clock = clock
         self._key = key
+        self._boot_id = boot_id
         self._write = write
         self._mutex = threading.RLock()
         self._lanes: dict[Lane, list[Segment]] = {lane: [] for lane in Lane}
@@ -252,7 +255,7 @@ class Spool:
     # ------------------------------------------------------------ opening
 
     def _open(self) -> None:
-        found_id = read_spool_id(self._folder / "id")
+        found_id = read_spool_id(self._folder / "id", self._boot_id)
         states = read_states(self._folder / "states")
         gaps: list[Gap] = []
         if states is None:
@@ -272,8 +275,8 @@ class Spool:
         )
         forgot = self._mark.acked > max(highest + 1, named, self._mark.removed)
         self._next = max(highest + 1, named, self._mark.acked, self._mark.removed)
-        if found_id is None or gaps or forgot or self._settings.sync is Sync.NEVER:
-            self._id = new_spool_id(self._folder / "id")
+        if found_id is None or gaps or forgot:
+            self._id = new_spool_id(self._folder / "id", self._boot_id)
         else:
             self._id = found_id
         for gap in gaps:
@@ -448,7 +451,7 @@ class Spool:
                 reader.offset = found.offset + found.size
                 if isinstance(found, Damage):
                     blot_out(segment.file, found)
-                    self._id = new_spool_id(self._folder / "id")
+                    self._id = new_spool_id(self._folder / "id", self._boot_id)
                     self._tell(_gap_of(segment, found))
         return None
 

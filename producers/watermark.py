@@ -99,18 +99,19 @@ def sync_folder(folder: Path) -> None:
         os.close(file)
 
 
-def read_spool_id(path: Path) -> str | None:
-    """The id, or None when there is none yet."""
+def read_spool_id(path: Path, boot_id: str) -> str | None:
+    """The id, or None when there is none yet, or it was made before the machine was last started."""
     try:
-        return path.read_text(encoding="ascii").strip() or None
-    except (OSError, UnicodeDecodeError):
+        spool, boot = path.read_text(encoding="ascii").split()
+    except (OSError, ValueError):  # not there, no ASCII, not two words
         return None
+    return spool if boot == boot_id else None
 
 
-def new_spool_id(path: Path) -> str:
+def new_spool_id(path: Path, boot_id: str) -> str:
     """Make an id and keep it: on the disk before anything carries it."""
     made = secrets.token_hex(8)
-    write_whole(path, made.encode(), sync=True)
+    write_whole(path, f"{made} {boot_id}".encode(), sync=True)
     return made
 
 

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -49,7 +50,12 @@ Write = Callable[[int, bytes], int]
 
 
 def open_spool(
-    folder: Path, *, write: Write = os.write, max_bytes: int = 10_000_000, segment_bytes: int = 1_000_000
+    folder: Path,
+    *,
+    write: Write = os.write,
+    max_bytes: int = 10_000_000,
+    segment_bytes: int = 1_000_000,
+    boot_id: str = "boot-1",
 ) -> Spool:
     chosen = SpoolSettings(folder=folder, max_bytes=max_bytes, segment_bytes=segment_bytes)
     return Spool(
@@ -58,6 +64,7 @@ def open_spool(
         describe,
         NOW.timestamp,
         lambda _: b"c/node/node-uid",
+        boot_id=boot_id,
         write=write,
     )
 
@@ -335,6 +342,35 @@ def test_a_disk_that_forgot_what_was_sent_gets_a_new_id(tmp_path: Path) -> None:
 
     assert again.id != old_id
     assert again.next_sequence == 5
+    kill(again)
+
+
+def test_after_a_loss_of_power_a_fault_never_looks_like_a_metric_the_disk_forgot(tmp_path: Path) -> None:
+    spool = open_spool(tmp_path / "live")
+    spool.append(SignalClass.FAULT, [fault(0)])
+    shutil.copytree(tmp_path / "live", tmp_path / "synced")
+    spool.append(SignalClass.METRIC, [beat(1)])
+    delivered = {one.origin for one in everything(spool)}
+    spool.acknowledge(2)
+    kill(spool)
+
+    again = open_spool(tmp_path / "synced", boot_id="boot-2")
+
+    again.append(SignalClass.FAULT, [fault(2)])
+    first, second = everything(again)
+    assert first.origin in delivered, "what was spooled before keeps its origin"
+    assert second.origin not in delivered
+    kill(again)
+
+
+def test_a_killed_process_goes_on_under_the_same_id(tmp_path: Path) -> None:
+    spool = open_spool(tmp_path)
+    spool.append(SignalClass.FAULT, [fault(0)])
+    kill(spool)
+
+    again = open_spool(tmp_path)
+
+    assert again.id == spool.id
     kill(again)
 
 
