@@ -7,6 +7,7 @@ cleanup policy it would lose idle subjects after a week; on CreateTime its deadl
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ PROBES: Final = 256
 READ_BY_FAUST: Final = (SIGNALS, EXTERNAL_SIGNALS, INBOX)
 """Stored uncompressed, whatever a producer sends: Faust's driver dies of a codec whose library it lacks, for ever."""
 
+_LOOK_EVERY: Final = 0.05
 _POSITIVE: Final = 0x7FFFFFFF
 
 
@@ -92,7 +94,15 @@ class TopicAdministration:
                     raise explain(error, f"creating topic {name}") from error
             else:
                 made.append(name)
+        self._wait_until_known(made)
         return made
+
+    def _wait_until_known(self, names: Iterable[str]) -> None:
+        """A broker answers before all of it has heard of a new topic."""
+        missing, deadline = set(names), time.monotonic() + self._patience
+        while missing and time.monotonic() < deadline:
+            missing -= self._partitions().keys()
+            time.sleep(_LOOK_EVERY if missing else 0)
 
     def differences(self) -> list[Difference]:
         """What is not as the catalogue wants it; empty when all is well. Raises BrokerAway when nobody answers."""

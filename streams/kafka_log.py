@@ -17,7 +17,6 @@ from datetime import UTC, datetime
 from typing import Final, TypeVar
 
 from confluent_kafka import (
-    OFFSET_BEGINNING,
     Consumer,
     KafkaError,
     KafkaException,
@@ -33,7 +32,8 @@ from streams.settings import Fence, RecoverySettings
 from streams.state_records import OWNER_KEY, Owner
 
 _READ_AT_ONCE: Final = 5_000
-_READ_WAIT: Final = 0.5
+_READ_WAIT: Final = 0.05
+"""Seconds; the client waits it out whenever fewer records come than asked for."""
 _ABORT_PATIENCE: Final = 5.0
 _COMMIT_TRIES: Final = 3
 
@@ -171,10 +171,13 @@ class KafkaStateLog:
 
     def _read(self, consumer: Consumer, end: int) -> list[StateRecord]:
         """Committed records below `end`, oldest first."""
-        consumer.assign([TopicPartition(self._place.topic, self._place.partition, OFFSET_BEGINNING)])
+        seconds = self._timeout.total_seconds()
+        first, _ = consumer.get_watermark_offsets(TopicPartition(*self._place), timeout=seconds)
+        # Assigned to a number, the client reads at once; told to look for the beginning itself, it waits half a second (measured).
+        consumer.assign([TopicPartition(*self._place, first)])
         found: list[StateRecord] = []
         silent = 0.0
-        while silent < self._timeout.total_seconds():
+        while silent < seconds:
             messages = consumer.consume(_READ_AT_ONCE, _READ_WAIT)
             silent = 0.0 if messages else silent + _READ_WAIT
             for message in messages:

@@ -10,15 +10,16 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import Executor
 from typing import Any, Final
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from runtime import logs
 from runtime.kafka import KafkaClients, explain
 from schemas.records import RulebookRelease
 from streams.reading import Unreadable, read
 
-_WAIT: Final = 0.2
+_WAIT: Final = 0.05
 _AT_ONCE: Final = 100
+_PATIENCE: Final = 10.0
 
 _log = logs.get(__name__)
 
@@ -46,10 +47,12 @@ class RulebookCache:
     def _read_on(self) -> None:
         consumer = self._clients.reader()
         try:
-            ends = {
-                number: consumer.get_watermark_offsets(TopicPartition(self._topic, number), timeout=10.0)[1]
-                for number in self._next
-            }
+            ends: dict[int, int] = {}
+            for number, stands in self._next.items():
+                first, ends[number] = consumer.get_watermark_offsets(
+                    TopicPartition(self._topic, number), timeout=_PATIENCE
+                )
+                self._next[number] = max(first, stands)
             for raw in self._values(consumer, ends):
                 self._keep(raw)
         except KafkaException as error:
@@ -58,7 +61,7 @@ class RulebookCache:
             consumer.close()
 
     def _values(self, consumer: Consumer, ends: Mapping[int, int]) -> Iterator[bytes]:
-        open_ends = {number: end for number, end in ends.items() if max(self._next[number], 0) < end}
+        open_ends = {number: end for number, end in ends.items() if self._next[number] < end}
         if not open_ends:
             return
         consumer.assign([TopicPartition(self._topic, number, self._next[number]) for number in open_ends])

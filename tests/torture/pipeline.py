@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
+from confluent_kafka import Consumer, Message, TopicPartition
 
 from runtime.kafka import KafkaClients
 from runtime.settings import read_settings
@@ -123,7 +123,7 @@ class Pipeline:
         """Name in the broker."""
         return self.settings.topic(topic.name)
 
-    def read(self, topic: topics.Topic, partition: int, start: int = OFFSET_BEGINNING) -> Iterator[Message]:
+    def read(self, topic: topics.Topic, partition: int, start: int = 0) -> Iterator[Message]:
         """Every committed record from `start` to the present end of one partition."""
         consumer = self.clients.reader()
         try:
@@ -192,10 +192,10 @@ def _read(consumer: Consumer, place: TopicPartition) -> Iterator[Message]:
     first, end = consumer.get_watermark_offsets(TopicPartition(place.topic, place.partition), timeout=10)
     if end == first or place.offset >= end:
         return
-    consumer.assign([place])
+    consumer.assign([TopicPartition(place.topic, place.partition, max(first, place.offset))])
     deadline = time.monotonic() + PATIENCE
     while time.monotonic() < deadline:
-        for message in consumer.consume(5000, 0.1):
+        for message in consumer.consume(5000, 0.05):
             error = message.error()
             assert error is None, error
             yield message
