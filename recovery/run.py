@@ -349,7 +349,5 @@ def _resume(turn: Turn) -> None:
     held_since = incident.held_since + paused if incident.held_since else None
     turn.put(
         INCIDENT_CELL,
-        replace(
-            incident, deadline=deadline, look_at=look_at, held_since=held_since, due=look_at or deadline
-        ),
+        replace(incident, deadline=deadline, look_at=look_at, held_since=held_since, due=look_at or deadline),
     )

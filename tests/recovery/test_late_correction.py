@@ -112,7 +112,7 @@ def test_the_window_ends_after_ten_seconds(seconds: float, isolated: bool) -> No
     world.settle(timedelta(seconds=seconds))
     first = world.rules()[-1]
     assert (first == "abnormal-exit") is isolated
-    world.fault(BROKEN, settle=False, **({} if isolated else {"placed": False}))
+    world.fault(BROKEN, settle=False, placed=isolated)
     world.settle(MINUTE)
     assert ("end-unconditional" in world.rules()) is not isolated
     assert world.held == {"n1"}

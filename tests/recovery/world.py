@@ -237,7 +237,9 @@ class World:
         self.settle()
         return self
 
-    def see_run(self, *, supervised: bool = True, supported: bool = True, **annotations: str) -> None:
+    def see_run(
+        self, *, supervised: bool = True, supported: bool = True, suspended: bool = False, **annotations: str
+    ) -> None:
         """The workload object as the watcher sees it."""
         if annotations or not hasattr(self, "_annotations"):
             self._annotations = {
@@ -255,6 +257,7 @@ class World:
             annotations=self._annotations,
             supervised=self._supervised,
             supported=self._supported,
+            suspended=suspended,
         )
         self.post(run_subject(self.run), seen)
 
@@ -263,9 +266,18 @@ class World:
         for rank, name in enumerate(names):
             pod = Pod(uid=f"pod-{next(self._pod_numbers)}", node=name, rank=rank, epoch=self.epoch)
             self.pods[pod.uid] = pod
-            bound = PodBound(node=node(name), placement=self.where(pod), chips=(f"{name}-c0", f"{name}-c1"))
-            self.post(run_subject(self.run), bound)
-            self.post(node_subject(name), bound)
+            self._tell_bound(pod)
+
+    def repeat_pods(self) -> None:
+        """A resync: every pod that lives is told again, in the same words."""
+        for pod in self.pods.values():
+            self._tell_bound(pod)
+
+    def _tell_bound(self, pod: Pod) -> None:
+        chips = (f"{pod.node}-c0", f"{pod.node}-c1")
+        bound = PodBound(node=node(pod.node), placement=self.where(pod), chips=chips)
+        self.post(run_subject(self.run), bound)
+        self.post(node_subject(pod.node), bound)
 
     def take_away(self, pod: Pod, how: str = "deleted") -> None:
         """A pod ends."""
