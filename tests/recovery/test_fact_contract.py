@@ -58,7 +58,7 @@ class ScriptedStage:
                 world.end("succeeded")
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: ", ".join(script))
+@pytest.mark.parametrize("script", SCRIPTS, ids=", ".join)
 def test_the_scripted_publisher_keeps_the_contract(script: tuple[Happening, ...]) -> None:
     facts = ScriptedStage().play(script)
     keeps_contract(facts)
