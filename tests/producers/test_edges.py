@@ -216,6 +216,7 @@ def test_a_counter_that_starts_again_is_no_burst() -> None:
     replays(edges, 5000, 0)
     assert replays(edges, 0, 15) == []
     assert replays(edges, 5, 30) == []
+    assert replays(edges, 9, 45) == [("pcie-replay-rate", "asserted")], "what it grew by since counts"
 
 
 def test_a_restart_does_not_call_a_rate_well_before_a_window_passed() -> None:

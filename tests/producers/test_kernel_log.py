@@ -113,6 +113,9 @@ def test_properties_are_no_text_and_escaped_line_breaks_are_lines() -> None:
     reader = new_reader()
     quoted = b"4,1,3000000000,-;quiet\n NOTE=NVRM: Xid (PCI:0000:05:00): 48, pid=1\n"
     assert read_all(reader, quoted) == []
+    read = read_record(quoted)
+    assert read is not None
+    assert [line.text for line in read.lines] == ["quiet"]
     found = read_all(reader, record(2, f"{XID}\\x0a{XID}\\x0aquiet"))
     assert [one.id for one in found] == [
         derive_id("c", "n-1", "boot-1", 2),

@@ -197,6 +197,14 @@ def test_a_renamed_file_is_read_to_its_end_before_the_new_one(tail: Tail) -> Non
     assert tail.codes() == ["2", "3"]
 
 
+def test_the_last_line_of_a_renamed_file_needs_no_end(tail: Tail) -> None:
+    tail.write(line(1) + line(2).rstrip("\n"))
+    assert tail.codes() == ["1"]
+    tail.path.rename(tail.path.with_suffix(".log.1"))
+    tail.write(line(3))
+    assert tail.codes() == ["2", "3"]
+
+
 def test_a_file_renamed_while_away_is_read_to_its_end_first(tail: Tail) -> None:
     tail.write(line(1))
     assert tail.codes() == ["1"]
