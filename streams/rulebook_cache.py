@@ -30,7 +30,7 @@ class RulebookCache:
     def __init__(self, clients: KafkaClients, topic: str, partitions: int, pool: Executor) -> None:
         self._clients = clients
         self._topic = topic
-        self._next = dict.fromkeys(range(partitions), OFFSET_BEGINNING)
+        self._next = dict.fromkeys(range(partitions), 0)
         self._pool = pool
         self._content: dict[str, Mapping[str, Any]] = {}
         self._reading = asyncio.Lock()
