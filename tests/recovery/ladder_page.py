@@ -18,11 +18,6 @@ def default_rules() -> tuple[Rule, ...]:
     return RulebookDocument.model_validate(default_content()).rules
 
 
-def default_rules() -> tuple[Rule, ...]:
-    """Rules of the default rulebook in their order."""
-    return tuple(RulebookDocument.model_validate(default_content()).rules)
-
-
 def rows_table() -> str:
     """Each row of the ladder, the default rules that implement it in their order, and what each leads to."""
     lines = ["| row | rule | title | leads to | isolates |", "|---|---|---|---|---|"]
