@@ -37,3 +37,15 @@ def test_every_question_from_a1_to_a30_is_answered_by_a_setting_that_exists_or_i
         named = re.findall(r"setting `([a-z_]+)", where)
         assert set(named) <= set(settings), (question, named)
         assert named or where.startswith(("fixed", "rule", "row", "strategy", "code table")), question
+
+
+def test_a_setting_that_answers_a_question_is_read_by_the_room_or_the_page_says_that_nothing_reads_it() -> (
+    None
+):
+    room = Path(__file__).parents[2]
+    code = "".join(path.read_text() for path in (room / "recovery").glob("*.py"))
+    code += (room / "rules" / "compiled.py").read_text()  # limits that conditions may name
+    for line in re.findall(r"^\| A\d+ .*$", PAGE.read_text(), flags=re.MULTILINE):
+        for name in re.findall(r"setting `([a-z_]+)`", line):
+            is_read = re.search(rf"\.{name}\b", code) is not None
+            assert is_read is not ("nothing reads it yet" in line), line

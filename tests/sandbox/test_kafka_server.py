@@ -1,5 +1,6 @@
 """The real broker keeps its promises: it serves when started, keeps data, compacts when told to."""
 
+import uuid
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from sandbox import ports
+from sandbox import kafka_server, ports
 from sandbox.errors import NotRunning, StartFailed
 from sandbox.kafka_server import EAGER_COMPACTION, KafkaBroker
 from tests.real.kafka import NewKafka
@@ -121,3 +122,10 @@ def test_free_ports_differ_and_lie_below_those_of_outgoing_connections() -> None
     assert len(set(chosen)) == 20
     first_outgoing = int(ports.EPHEMERAL_RANGE.read_text(encoding="ascii").split()[0])
     assert all(ports.LOWEST <= port < max(first_outgoing, ports.LOWEST + 1000) for port in chosen)
+
+
+def test_no_cluster_id_looks_like_an_option(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = iter([uuid.UUID(bytes=bytes([0xF8]) + bytes(15)), uuid.UUID(bytes=bytes(16))])
+    monkeypatch.setattr(uuid, "uuid4", lambda: next(made))
+
+    assert kafka_server._cluster_id() == "A" * 22
