@@ -56,7 +56,8 @@ async def measure(broker: KafkaBroker) -> list[Row]:
     clients = KafkaClients(
         KafkaSettings(bootstrap=broker.bootstrap, replication_factor=1, min_insync_replicas=1), "bench"
     )
-    clients.admin().create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(20)
+    admin = clients.admin()
+    admin.create_topics([NewTopic(TOPIC, 1, 1)])[TOPIC].result(20)
     written = records()
     with ThreadPoolExecutor(4) as pool:
 
