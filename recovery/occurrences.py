@@ -1,7 +1,8 @@
 """What counts as an occurrence, and the sliding windows that count them (recovery 3).
 
 Edges, not levels: a standing fault reported again is the same occurrence until it is seen clear or a recovery completed since; an event
-already seen never counts twice. Windows run on event time, closed at both ends, and do not depend on the order of arrival.
+already seen never counts twice. Windows run on event time, closed at both ends. An occurrence that
+arrives late is judged by those before it, not by later ones that came first: it errs towards acting less.
 """
 
 from __future__ import annotations

@@ -28,8 +28,10 @@ def _wait(world: World) -> None:
 
 
 def _answer(step: StepName, result: OutcomeResult | None) -> Move:
+    script = silent if result is None else always(result)
+
     def move(world: World) -> None:
-        world.scripts[step] = silent if result is None else always(result)
+        world.scripts[step] = script
 
     return move
 
@@ -76,7 +78,7 @@ class Seen:
 
 
 def fingerprint(world: World) -> bytes:
-    """Identity of a state; clocks count from now, so that waiting longer is not another state."""
+    """Identity of a state. Times are absolute and the clock is part of it: never are two states taken for one that could differ later."""
     digest = hashlib.blake2b(digest_size=16)
     for subject in sorted(world.cells):
         for name in sorted(world.cells[subject]):
@@ -86,7 +88,7 @@ def fingerprint(world: World) -> bytes:
     pods = sorted((pod.node, pod.rank, pod.epoch, pod.starts) for pod in world.pods.values())
     scripts = sorted((step, id(script)) for step, script in world.scripts.items())
     waiting = sorted((at, event.subject, event.type) for at, _, event in world._agenda)
-    digest.update(repr((pods, sorted(world.held), scripts, waiting)).encode())
+    digest.update(repr((world.now, pods, sorted(world.held), scripts, waiting)).encode())
     return digest.digest()
 
 

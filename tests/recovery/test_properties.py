@@ -19,7 +19,7 @@ from schemas.facts import RunSeen
 from schemas.ids import node_subject, run_subject
 from schemas.mailbox import CancelIncidentOrder, PauseOrder, ReleaseNodeOrder, ResumeOrder
 from schemas.records import Decision
-from schemas.signals import ChipFault, EvictionReason, FaultState, NodeCondition
+from schemas.signals import EvictionReason, FaultState
 from tests.recovery.world import BROKEN, HBM, NOTICE, USER, World, always, silent
 
 LAWFUL = settings(
@@ -298,4 +298,3 @@ def test_cells_stay_small_however_many_faults_and_pods(number: int) -> None:
 
 def test_the_rulebook_of_these_laws_is_the_one_that_ships() -> None:
     assert World().rulebook.hash == default_rulebook().hash
-    assert {ChipFault, NodeCondition}
