@@ -21,7 +21,7 @@ from producers.identity import Identity
 from producers.kernel_clock import KernelClock
 from producers.kernel_faults import KernelFaults
 from producers.kernel_lines import KmsgRecord, read_record
-from producers.observation import Batch, Observation, SignalClass, State
+from producers.observation import Batch, Observation, Pace, SignalClass, State
 from schemas.signals import SignalGap
 
 NAME: Final = "kernel-log"
@@ -132,6 +132,7 @@ class KernelLog:
         self._reader = reader
         self._now = now
         self._file: int | None = None
+        self._pace = Pace()
         self.works = False
 
     def restore(self, state: State | None) -> None:
@@ -148,12 +149,20 @@ class KernelLog:
     async def next(self) -> Batch:
         """Wait for records and read what is there, at most `RECORDS_A_BATCH`. Raises OSError when the device cannot be read."""
         file = self._open()
-        found = self._read_some(file, awaited=False)
-        while not found:
-            self._reader.caught_up()
-            await _readable(file)
-            found = self._read_some(file, awaited=True)
-        return Batch(SignalClass.FAULT, tuple(item for read in found for item in read), self._reader.state())
+        awaited = False
+        while True:
+            read = self._read_some(file, awaited=awaited)
+            found = tuple(observation for record in read for observation in record)
+            failed = self._file is None
+            if found or failed or (read and self._pace.is_due(self._now())):
+                self._pace.kept(self._now())
+                return Batch(SignalClass.FAULT, found, self._reader.state())
+            awaited = len(read) < RECORDS_A_BATCH
+            if awaited:
+                self._reader.caught_up()
+                await _readable(file)
+            else:
+                await asyncio.sleep(0)  # a long log must not keep the others waiting
 
     def close(self) -> None:
         """Let go of the device."""

@@ -22,7 +22,7 @@ from typing import BinaryIO, Final
 from producers.identity import Identity
 from producers.kernel_faults import KernelFaults
 from producers.kernel_lines import LONGEST_LINE, KernelLine, read_line
-from producers.observation import Batch, Observation, SignalClass, State
+from producers.observation import Batch, Observation, Pace, SignalClass, State
 from schemas.signals import SignalGap
 
 LINES_A_BATCH: Final = 2000
@@ -128,6 +128,7 @@ class KernelLogFile:
         self._open: _OpenFile | None = None
         self._found: list[Observation] = []
         self._moved = False
+        self._pace = Pace()
         self.works = False
 
     @property
@@ -170,10 +171,14 @@ class KernelLogFile:
         """Wait for lines and read what is there, at most `LINES_A_BATCH`. Raises OSError when the file cannot be read."""
         while True:
             found, moved = self._look()
-            if found or moved:
+            self._moved |= moved
+            if found or (self._moved and self._pace.is_due(self._now())):
+                self._moved = False
+                self._pace.kept(self._now())
                 return Batch(SignalClass.FAULT, tuple(found), self._state())
-            self._reader.oldest = None  # all that was there is read: from here on nothing is history
-            await asyncio.sleep(self._look_every.total_seconds())
+            if not moved:
+                self._reader.oldest = None  # all that was there is read: from here on nothing is history
+            await asyncio.sleep(0 if moved else self._look_every.total_seconds())
 
     def close(self) -> None:
         """Let go of the file."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, Protocol
 
@@ -44,6 +44,25 @@ class Batch:
     kind: SignalClass
     observations: tuple[Observation, ...] = ()
     state: State | None = None
+
+
+class Pace:
+    """When a state that nothing hangs on is worth a write: a chatty log moves its cursor many times a second.
+
+    What was read since and told nothing is read again after a crash, and tells nothing again.
+    """
+
+    def __init__(self, every: timedelta = timedelta(seconds=5)) -> None:
+        self._every = every
+        self._kept_at: datetime | None = None
+
+    def is_due(self, now: datetime) -> bool:
+        """The last state went to disk long enough ago; the first one is due at once."""
+        return self._kept_at is None or abs(now - self._kept_at) >= self._every
+
+    def kept(self, now: datetime) -> None:
+        """A state goes to disk."""
+        self._kept_at = now
 
 
 class Source(Protocol):

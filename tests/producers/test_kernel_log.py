@@ -202,6 +202,45 @@ def test_a_source_waits_until_there_is_a_record() -> None:
         source.close()
 
 
+def quiet_record(sequence: int) -> bytes:
+    return b"6,%d,%d,-;eth0: link becomes ready\n" % (sequence, sequence * 1_000_000)
+
+
+def test_a_chatty_log_without_faults_moves_the_cursor_on_disk_only_now_and_then() -> None:
+    time = [NOW]
+
+    async def waits(source: KernelLog) -> bool:
+        waiting = asyncio.create_task(source.next())
+        for _ in range(10):
+            await asyncio.sleep(0)
+        waiting.cancel()
+        return not waiting.done()
+
+    with device() as (path, pipe):
+        source = KernelLog(path, new_reader(), lambda: time[0])
+        os.write(pipe, quiet_record(1))
+        assert not next_batch(source).observations, "where it begins is kept at once"
+        os.write(pipe, quiet_record(2))
+        assert asyncio.run(waits(source))
+        time[0] += timedelta(seconds=10)
+        os.write(pipe, quiet_record(3))
+        batch = next_batch(source)
+        assert batch.state is not None
+        assert batch.state["sequence"] == 3
+        source.close()
+
+
+def test_a_fault_in_a_chatty_log_is_handed_out_at_once() -> None:
+    with device() as (path, pipe):
+        source = KernelLog(path, new_reader(), lambda: NOW)
+        os.write(pipe, quiet_record(1))
+        next_batch(source)
+        os.write(pipe, quiet_record(2))
+        os.write(pipe, record(3))
+        assert len(next_batch(source).observations) == 1
+        source.close()
+
+
 class Script:
     """Stands for the device: records, and errors in between."""
 
