@@ -45,6 +45,8 @@ class Process:
 
     def __init__(self, arguments: Sequence[str], env: Mapping[str, str], log: Path) -> None:
         self.log = log
+        self.dismissed = False
+        """We ended it: its end is no surprise."""
         with log.open("ab") as sink:
             self._process: subprocess.Popen[bytes] = tied_process.start(
                 [sys.executable, "-m", *arguments], env=env, cwd=ROOT, stdout=sink, stderr=sink
@@ -61,6 +63,7 @@ class Process:
 
     def end(self, number: signal.Signals = signal.SIGTERM, patience: float = 20.0) -> int:
         """Send a signal and wait for the end."""
+        self.dismissed = True
         self._process.send_signal(signal.SIGCONT)
         self._process.send_signal(number)
         return self._process.wait(patience)
@@ -103,6 +106,13 @@ class Pipeline:
         process = Process(arguments or (self._module,), env, log)
         self.processes.append(process)
         return process
+
+    def require_alive(self) -> None:
+        """Fail at once when a worker died by itself: nothing that waits for it will come."""
+        dead = [
+            process.log.name for process in self.processes if not process.dismissed and not process.is_alive
+        ]
+        assert not dead, f"died by itself: {dead}"
 
     def end_all(self) -> None:
         """Kill what still runs."""

@@ -86,7 +86,8 @@ def test_each_malformed_message_is_dead_lettered_once_and_the_good_ones_are_hand
     )  # the router judges time
     stands |= feed(pipeline, topics.INBOX, mixed(dice, BAD_INBOX, GOOD, timeless))
     try:
-        workers = [pipeline.start("relight.cli", "router"), pipeline.start()]
+        pipeline.start("relight.cli", "router")
+        pipeline.start()
         wait_until(
             lambda: sum(pipeline.ends(topics.DEADLETTERS).values()) >= len(stands),
             "all dead letters",
@@ -94,7 +95,7 @@ def test_each_malformed_message_is_dead_lettered_once_and_the_good_ones_are_hand
         )
         referee = Referee(pipeline, ToyCore())
         referee.wait_for_rest()
-        assert all(worker.is_alive for worker in workers)
+        pipeline.require_alive()
     except AssertionError as error:
         pytest.fail(f"seed {SEED}: {error}\n{pipeline.logs()}")
     finally:

@@ -38,6 +38,7 @@ class Referee:
 
         def is_at_rest() -> bool:
             nonlocal quiet_since, seen
+            self._pipeline.require_alive()
             ends = self._pipeline.ends(topics.INBOX)
             if ends != seen:
                 seen, quiet_since = ends, time.monotonic()
