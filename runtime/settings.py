@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Final, Self, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
@@ -53,6 +54,25 @@ class KafkaSettings(Group):
     """Copies of each topic that `relight topics create` makes. 3 outlives one broker; 1 for a single broker."""
     min_insync_replicas: Annotated[int, Field(ge=1)] = 2
     """Copies that must confirm a write. 2 of 3: with 1 a fence means little, since a lost leader forgets it."""
+
+
+class KubernetesSettings(Group):
+    """How to reach the API server, and how hard to lean on it."""
+
+    kubeconfig: Path | None = None
+    """File with the way to the cluster. Unset: the pod's own service account, else the user's default file."""
+    context: str | None = None
+    """Context in that file. Unset: its current one."""
+    timeout: Duration = timedelta(seconds=8)
+    """One call. Below the 10 s no command outlasts (finding R29)."""
+    watch: Duration = timedelta(seconds=60)
+    """How long a watch stays open before it is opened again; a dead line is noticed so much later, plus `timeout`."""
+    rate: Annotated[float, Field(gt=0)] = 100.0
+    """Calls a second in the long run, watches not counted. 100: 1,250 desired-state patches in some 11 s (finding Q44)."""
+    burst: Annotated[int, Field(ge=1)] = 200
+    """Calls at once after a pause."""
+    connections: Annotated[int, Field(ge=1)] = 16
+    """Connections kept open."""
 
 
 class TopicSettings(Group):
