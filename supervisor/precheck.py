@@ -1,0 +1,129 @@
+"""Is this new pod fit to train? One log line per item with the word `item`; a failure ends with `error,exiting`."""
+
+from __future__ import annotations
+
+import os
+import resource
+import socket
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Callable, Mapping, Tuple
+
+from supervisor.settings import number
+
+GIB = 1024**3
+PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
+Found = Tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Result:
+    """One item: how it went, why, and how long it took."""
+
+    item: str
+    result: str
+    reason: str
+    seconds: float
+
+
+def dns(environment: Mapping[str, str]) -> Found:
+    """The peers' names resolve, tried again for a while."""
+    peers = [name for name in environment.get("RELIGHT_PEERS", "").replace(",", " ").split() if name]
+    if not peers:
+        return SKIPPED, "no peers are named"
+    end = time.monotonic() + number(environment, "RELIGHT_CHECK_DNS_SECONDS", 60.0)
+    while True:
+        missing = [name for name in peers if not _resolves(name)]
+        if not missing:
+            return PASSED, f"{len(peers)} names"
+        if time.monotonic() >= end:
+            return FAILED, "does not resolve: " + ", ".join(missing[:5])
+        time.sleep(min(1.0, max(0.0, end - time.monotonic())))
+
+
+def disk(environment: Mapping[str, str], name: str, default_path: str, least: float) -> Found:
+    """The file system is larger than the least size."""
+    path = environment.get(f"RELIGHT_{name.upper()}_PATH", default_path)
+    if not os.path.isdir(path):
+        return SKIPPED, f"no folder {path}"
+    wanted = number(environment, f"RELIGHT_CHECK_{name.upper()}_GIB", least)
+    stat = os.statvfs(path)
+    size = stat.f_blocks * stat.f_frsize / GIB
+    return (PASSED if size > wanted else FAILED), f"{path} is {size:.1f} GiB, wanted > {wanted:g}"
+
+
+def ulimit(environment: Mapping[str, str]) -> Found:
+    """Limits that RDMA needs; unlimited is more than any number."""
+    if not os.path.isdir("/sys/class/infiniband") and environment.get("RELIGHT_CHECK_RDMA") != "on":
+        return SKIPPED, "no InfiniBand"
+    wanted = (
+        ("memlock", resource.RLIMIT_MEMLOCK, 1024, 16000.0),
+        ("nofile", resource.RLIMIT_NOFILE, 1, 1000000.0),
+        ("stack", resource.RLIMIT_STACK, 1024, 8000.0),
+        ("nproc", resource.RLIMIT_NPROC, 1, 1000000.0),
+    )
+    low = []
+    for name, limit, unit, default in wanted:
+        soft = resource.getrlimit(limit)[0]
+        least = number(environment, f"RELIGHT_CHECK_{name.upper()}", default)
+        if soft != resource.RLIM_INFINITY and soft / unit <= least:
+            low.append(f"{name} is {soft // unit}, wanted > {least:g}")
+    return (FAILED, "; ".join(low)) if low else (PASSED, "enough")
+
+
+def devices(environment: Mapping[str, str], variable: str, pattern: str) -> Found:
+    """As many devices are found as were granted."""
+    granted = int(number(environment, variable, 0.0))
+    if granted == 0:
+        return SKIPPED, "none granted"
+    folder = Path(environment.get("RELIGHT_DEV", "/dev"))
+    found = sum(1 for path in folder.glob(pattern + "[0-9]*") if path.name[len(pattern) :].isdigit())
+    return (PASSED if found >= granted else FAILED), f"found {found} of {granted}"
+
+
+def items(environment: Mapping[str, str]) -> dict[str, Callable[[], Found]]:
+    """All items by name."""
+    return {
+        "dns": lambda: dns(environment),
+        "disk-size root": lambda: disk(environment, "root", "/", 32.0),
+        "disk-size shm": lambda: disk(environment, "shm", "/dev/shm", 1.0),  # noqa: S108 - the file system itself
+        "disk-size cache": lambda: disk(environment, "cache", "/cache", 32.0),
+        "ulimit": lambda: ulimit(environment),
+        "gpu-check": lambda: devices(environment, "RELIGHT_GPUS", "nvidia"),
+        "npu-check": lambda: devices(environment, "RELIGHT_NPUS", "davinci"),
+    }
+
+
+def check(environment: Mapping[str, str]) -> list[Result]:
+    """Run all items; an item that breaks by itself is skipped, since a fault of ours must not stop a job."""
+    results: list[Result] = []
+    for name, look in items(environment).items():
+        begun = time.monotonic()
+        try:
+            result, reason = look()
+        except Exception as error:  # noqa: BLE001 - fails open
+            result, reason = SKIPPED, f"could not be checked: {error!r}"
+        results.append(Result(name, result, reason, round(time.monotonic() - begun, 3)))
+        say(f"item {name}: {result} ({reason})")
+    if any(result.result == FAILED for result in results):
+        say("error,exiting")
+    return results
+
+
+def say(text: str) -> None:
+    """One line to standard error; a closed one is no error."""
+    try:
+        sys.stderr.write("relight: " + text + "\n")
+        sys.stderr.flush()
+    except (OSError, ValueError):
+        return
+
+
+def _resolves(name: str) -> bool:
+    try:
+        socket.getaddrinfo(name, None)
+    except OSError:
+        return False
+    return True
