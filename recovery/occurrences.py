@@ -1,13 +1,13 @@
 """What counts as an occurrence, and the sliding windows that count them (recovery 3).
 
 Edges, not levels: a standing fault reported again is the same occurrence until it is seen clear or a recovery completed since; an event
-already seen never counts twice. Windows run on event time, closed at both ends. An occurrence that
-arrives late is judged by those before it, not by later ones that came first: it errs towards acting less.
+already seen never counts twice. Windows run on event time, closed at both ends. An occurrence that comes late is judged by those before it,
+and so are later ones that came first and whose windows it completes: see `slide` for what holds whatever the order of arrival.
 """
 
 from __future__ import annotations
 
-from bisect import insort
+from bisect import bisect_left, bisect_right, insort
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -30,6 +30,8 @@ from rules.compiled import CompiledRule
 from rules.model import Count, CountBy
 
 FAULT_KEPT = timedelta(hours=24)
+LATE_AT_MOST = timedelta(hours=24)
+"""How far behind the newest of its key an occurrence still counts fully: the router clamps what is older than the longest window (design 5)."""
 WINDOW_CAP = 1024
 
 
@@ -92,13 +94,14 @@ def observe_window(turn: Turn, compiled: CompiledRule, fault: Fault) -> tuple[st
         cell = WindowCell()
     at = fault.event.time
     if _is_folded((*cell.times, *((cell.anchor,) if cell.anchor else ())), at, count.fold):
-        return name, Hit(_inside(cell.times, at, count.within), fired=False)
+        inside = bisect_right(cell.times, at) - bisect_left(cell.times, at - count.within)
+        return name, Hit(inside, fired=False)
     times, hit = slide(cell.times, at, count)
     anchor = at if hit.fired and count.fold else None
     if not times and anchor is None:
         turn.drop(name)
     else:
-        turn.put(name, WindowCell(times, anchor=anchor, due=turn.after(count.within)))
+        turn.put(name, WindowCell(times, anchor=anchor, due=turn.after(count.within + LATE_AT_MOST)))
     return name, hit
 
 
@@ -110,20 +113,55 @@ def _is_folded(anchors: tuple[datetime, ...], at: datetime, fold: timedelta) -> 
 def slide(times: tuple[datetime, ...], at: datetime, count: Count) -> tuple[tuple[datetime, ...], Hit]:
     """Add an occurrence to a window and judge it: the times kept, and (count, fired).
 
-    The count is of occurrences within `[at - within, at]`, `at` included (seed 000: 3 times in 24 h, the third fires).
+    The window of an occurrence is `[its time - within, its time]`, itself included; it is complete with `at_least` in it (seed 000: 3 times
+    in 24 h, the third fires). An occurrence fires when it makes a window complete that was not: its own, or that of a later one that came
+    first. `reset` then forgets all up to the occurrence whose window was complete; with several, the earliest.
+
+    What holds for the same set of occurrences in any order of arrival, none more than LATE_AT_MOST behind the newest before it, and no
+    more than WINDOW_CAP of them within reach:
+
+    - For both, whether the count has fired by the end does not depend on the order: it has if some window of the set is complete.
+    - For both, the number of firings is at most that of the same set in order of time. Which occurrence fires is decided by the order of
+      arrival.
+    - For `reset`, no occurrence takes part in two firings: n of them fire at most n / at_least times.
+
+    A fold and `mode: strict` look at what came before, so with them the order of arrival does matter.
     """
     joined = list(times)
     insort(joined, at)
-    number = _inside(tuple(joined), at, count.within)
-    fired = number >= count.at_least
-    if fired and count.after_fire == "reset":
-        return tuple(time for time in joined if time > at), Hit(number, fired)
-    horizon = joined[-1] - count.within
-    return tuple(time for time in joined if time >= horizon)[-WINDOW_CAP:], Hit(number, fired)
+    own = bisect_right(joined, at) - 1
+    number = _inside(joined, own, count.within)
+    complete = own if number >= count.at_least else None
+    if complete is None:
+        complete = _completed_later(joined, own, count)
+    if complete is None:
+        return _kept(joined, count.within), Hit(number, fired=False)
+    forgotten = bisect_right(joined, joined[complete]) if count.after_fire == "reset" else 0
+    left = joined[forgotten:]
+    return _kept(left, count.within), Hit(_inside(joined, complete, count.within), fired=True)
 
 
-def _inside(times: tuple[datetime, ...], at: datetime, within: timedelta) -> int:
-    return sum(1 for time in times if at - within <= time <= at)
+def _completed_later(joined: list[datetime], own: int, count: Count) -> int | None:
+    """Place of the first later occurrence whose window the one at `own` has just made complete."""
+    until = joined[own] + count.within
+    for place in range(own + 1, len(joined)):
+        if joined[place] > until:
+            return None
+        if _inside(joined, place, count.within) == count.at_least:
+            return place
+    return None
+
+
+def _inside(joined: list[datetime], place: int, within: timedelta) -> int:
+    """How many occurrences the window of the one at `place` holds, those of the same time included."""
+    return bisect_right(joined, joined[place]) - bisect_left(joined, joined[place] - within)
+
+
+def _kept(joined: list[datetime], within: timedelta) -> tuple[datetime, ...]:
+    """What a late occurrence may still need: the windows of all that can come."""
+    if not joined:
+        return ()
+    return tuple(joined[bisect_left(joined, joined[-1] - within - LATE_AT_MOST) :][-WINDOW_CAP:])
 
 
 def _row_is_broken(turn: Turn, fault: Fault) -> bool:
