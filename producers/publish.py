@@ -3,7 +3,7 @@
     with EventPublisher.connect("broker:9092", cluster="lab", source="/clusters/lab/bmc/rack-7") as publisher:
         publisher.publish(chip_fault, id="bmc-4711")
 
-Guarantees: nothing invalid is sent, and what is wrong is told with its place; `publish` returns only when the broker has confirmed the event.
+Guarantees: nothing invalid is sent, misspelt optional fields included, and what is wrong is told with its place; `publish` returns only when the broker has confirmed the event.
 The same id again is the same event: mailboxes count it once, so a publisher that does not know whether its event arrived sends it again.
 
 What comes in by this topic is believed less than relight's own eyes: it may notify and add evidence, and isolates only where a rule says so
@@ -12,6 +12,7 @@ What comes in by this topic is believed less than relight's own eyes: it may not
 
 from __future__ import annotations
 
+import difflib
 import json
 import time
 import uuid
@@ -22,7 +23,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from producers.errors import DeliveryFailed, EventRefused
 from producers.identity import subject_of
@@ -33,7 +34,7 @@ from schemas.envelope import CONTENT_TYPE, MAX_EVENT_BYTES, TYPE_PREFIX, Event, 
 from schemas.errors import DecodeError
 from schemas.facts import Fact
 from schemas.ids import mailbox_key
-from schemas.signals import SIGNALS, Signal
+from schemas.signals import OTHERS_MAY_TELL, SIGNALS, Signal
 
 _HEADERS: Final[list[tuple[str, str | bytes | None]]] = [("content-type", CONTENT_TYPE)]
 
@@ -91,7 +92,7 @@ def read_event(
 ) -> Event:
     """Make an event of JSON content, filling in what can be: id, time, subject, and cluster and source where they are given.
 
-    `facts` admits facts about runs and nodes as well: those of a watcher, for relight's own topic. `type` may be a
+    `facts` is for relight's own topic: it admits every signal, and facts about runs and nodes, as a watcher tells them. `type` may be a
     full CloudEvents type or the short name of a signal's kind. Raises EventRefused with the place of the first fault.
     """
     filled = {name: value for name, value in content.items() if value is not None}
@@ -106,10 +107,8 @@ def read_event(
         filled.setdefault("source", source)
     filled.setdefault("subject", "unknown")
     event = _decoded(filled)
-    if not isinstance(event.data, Signal) and not (facts and isinstance(event.data, Fact)):
-        raise EventRefused(
-            f"{event.type} is no signal; other systems tell what they saw and nothing else", "type"
-        )
+    _admit(event, facts=facts)
+    _refuse_unknown_fields(event.data, filled["data"], "data")
     if filled["subject"] != "unknown":
         return event
     subject = subject_of(event.data) if isinstance(event.data, Signal) else None
@@ -143,6 +142,32 @@ def _object(line: str) -> Mapping[str, Any]:
     if not isinstance(content, dict):
         raise EventRefused(f"a JSON object is wanted, this is {type(content).__name__}")
     return content
+
+
+def _admit(event: Event, *, facts: bool) -> None:
+    if isinstance(event.data, OTHERS_MAY_TELL) or (facts and isinstance(event.data, (Signal, Fact))):
+        return
+    if not isinstance(event.data, Signal):
+        raise EventRefused(
+            f"{event.type} is no signal; other systems tell what they saw and nothing else", "type"
+        )
+    admitted = ", ".join(str(kind.model_fields["kind"].default) for kind in OTHERS_MAY_TELL)
+    raise EventRefused(
+        f"{event.type} is told by relight's own eyes only; right would be one of {admitted}", "type"
+    )
+
+
+def _refuse_unknown_fields(known: BaseModel, content: Mapping[str, Any], place: str) -> None:
+    """A reader passes over fields of newer releases; a writer who misspelt one must hear of it."""
+    names = type(known).model_fields
+    for name, value in content.items():
+        if name not in names:
+            near = difflib.get_close_matches(name, names, n=1)
+            right = f"{near[0]!r}" if near else f"one of {', '.join(names)}"
+            raise EventRefused(f"no such field; right would be {right}", f"{place}.{name}")
+        within = getattr(known, name)
+        if isinstance(within, BaseModel) and isinstance(value, dict):
+            _refuse_unknown_fields(within, value, f"{place}.{name}")
 
 
 def _full_type(named: object) -> object:

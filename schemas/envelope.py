@@ -94,7 +94,8 @@ class Event(BaseModel):
     """URI reference of the sender: `/clusters/<cluster>/<component>/<instance>`."""
     type: str
     subject: Annotated[str, Field(min_length=1, max_length=300)]
-    time: AwareDatetime
+    time: Annotated[AwareDatetime, Field(strict=True)]
+    """Text as in RFC 3339; a bare number is refused."""
     datacontenttype: Literal["application/json"] = "application/json"
     cluster: Annotated[str, Field(min_length=1, max_length=100, pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$")]
     origin: Annotated[str | None, Field(max_length=400)] = None

@@ -348,3 +348,12 @@ SIGNALS: tuple[type[Signal], ...] = (
     Heartbeat,
     SignalGap,
 )
+
+OTHERS_MAY_TELL: tuple[type[Signal], ...] = (
+    ChipFault,
+    NodeCondition,
+    HangEvidence,
+    Checkpoint,
+    PreemptionNotice,
+)
+"""What other systems may put on `external-signals.v1`: what they see. How our own processes stand, only our own eyes tell."""

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 from pydantic import BeforeValidator, Field
 
 from runtime.settings import Duration, Group, Settings, read_duration
-from schemas.signals import Checkpoint, ChipFault, HangEvidence, NodeCondition, PreemptionNotice
+from schemas.signals import OTHERS_MAY_TELL
 
 
 class GroupingSettings(Group):
@@ -36,9 +36,7 @@ class TimeSettings(Group):
     """Further ahead than this is no clock error (the year 2099): to the dead letters."""
 
 
-EXTERNAL_TYPES: Final = frozenset(
-    payload.TYPE for payload in (ChipFault, NodeCondition, HangEvidence, Checkpoint, PreemptionNotice)
-)
+EXTERNAL_TYPES: Final = frozenset(payload.TYPE for payload in OTHERS_MAY_TELL)
 
 
 class RouterSettings(Group):

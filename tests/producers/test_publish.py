@@ -11,7 +11,7 @@ import pytest
 from producers.errors import DeliveryFailed, EventRefused
 from producers.publish import EventPublisher, build_event, build_signal, read_event, read_lines
 from schemas.envelope import CONTENT_TYPE, decode, encode
-from schemas.signals import ChipFault, ChipRef, FaultState, NodeRef, Placement, Progress
+from schemas.signals import ChipFault, ChipRef, FaultState, HangEvidence, NodeRef, Placement, Progress
 
 NODE = NodeRef(uid="uid-1", name="node-1")
 FAULT = ChipFault(node=NODE, chip=ChipRef(id="GPU-1"), namespace="xid", code="79", state=FaultState.ONCE)
@@ -52,9 +52,25 @@ def test_without_an_id_every_event_is_its_own() -> None:
 
 
 def test_a_placed_signal_is_about_its_run() -> None:
-    event = build_event(Progress(placement=Placement(run="run-1"), step=1), cluster="lab", source="/x")
+    stalled = HangEvidence(
+        placement=Placement(run="run-1"),
+        state="stalled",
+        method="node-signal",
+        last_progress=datetime.now(UTC),
+    )
+
+    event = build_event(stalled, cluster="lab", source="/x")
 
     assert event.subject == "run/run-1"
+
+
+def test_what_only_our_own_eyes_tell_is_refused_from_outside() -> None:
+    progress = Progress(placement=Placement(run="run-1"), step=1)
+
+    with pytest.raises(EventRefused, match="own eyes only; right would be one of chip_fault") as caught:
+        build_event(progress, cluster="lab", source="/x")
+
+    assert caught.value.place == "type"
 
 
 @pytest.mark.parametrize(
@@ -76,7 +92,11 @@ def test_a_placed_signal_is_about_its_run() -> None:
         ({"data": {**LINE["data"], "state": "standing"}}, "data.state", "asserted"),
         ({"data": {**LINE["data"], "chip": {}}}, "data.chip.id", "Field required"),
         ({"data": {k: v for k, v in LINE["data"].items() if k != "node"}}, "data.node", "Field required"),
+        ({"data": {**LINE["data"], "severty": "minor"}}, "data.severty", "no such field; right would be 'severity'"),
+        ({"data": {**LINE["data"], "chip": {"id": "G", "buss": "0"}}}, "data.chip.buss", "right would be 'bus'"),
+        ({"data": {**LINE["data"], "x": 1}}, "data.x", "right would be one of node, placement"),
         ({"data": None}, "data", "Field required"),
+        ({"time": 1700000000}, "time", "valid datetime"),
         ({"type": "preemption_notice", "data": {"deadline": "2026-03-01T12:00:00Z", "by": "cloud"}}, "data", "neither a node nor a run"),
         ({"id": ""}, "id", "at least 1 character"),
     ],
