@@ -3,7 +3,8 @@
     with EventPublisher.connect("broker:9092", cluster="lab", source="/clusters/lab/bmc/rack-7") as publisher:
         publisher.publish(chip_fault, id="bmc-4711")
 
-Guarantees: nothing invalid is sent, misspelt optional fields included, and what is wrong is told with its place; `publish` returns only when the broker has confirmed the event.
+Guarantees: nothing invalid is sent, misspelt optional fields included, and what is wrong is told with its place;
+`publish` returns only when the broker has confirmed the event.
 The same id again is the same event: mailboxes count it once, so a publisher that does not know whether its event arrived sends it again.
 
 What comes in by this topic is believed less than relight's own eyes: it may notify and add evidence, and isolates only where a rule says so
