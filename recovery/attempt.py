@@ -317,7 +317,8 @@ def barrier_missed(turn: Turn, incident: IncidentCell, step: Step) -> None:
     bad = _bad_nodes(turn)
     limit = turn.rulebook.settings.barrier.few_silent
     few = 0 < len(silent) <= limit and all(pod.node.uid in bad for pod in silent)
-    if few and incident.told >= 0 and not incident.unreachable:
+    heard = incident.told >= 0 and not incident.unreachable and not steps.rests_on_lost(turn, incident)
+    if few and heard:
         nodes = {pod.node.uid: pod.node for pod in silent}
         wish = Wish(
             then=("pod_reschedule", "isolated_job_reschedule"),

@@ -202,6 +202,14 @@ class PauseCell:
 
 
 @dataclass(frozen=True, slots=True)
+class GapCell:
+    """Messages of this mailbox were lost; what was known before is to be revalidated."""
+
+    since: datetime
+    due: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class NoticeCell:
     """People were told of this; until it is forgotten they are told again only in another incident."""
 
@@ -397,6 +405,7 @@ AnyCell = (
     | CheckCell
     | WaitingCell
     | PauseCell
+    | GapCell
     | NoticeCell
     | IncidentCell
     | NodeCell
@@ -414,6 +423,7 @@ NODE_CELL: Final = "node"
 ISOLATION_CELL: Final = "isolation"
 WAITING_CELL: Final = "waiting"
 PAUSE_CELL: Final = "pause"
+GAP_CELL: Final = "gap"
 
 
 def origin_name(stage: str, partition: int) -> str:

@@ -5,7 +5,17 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 from typing import Final
 
-from recovery.cells import INCIDENT_CELL, PAUSE_CELL, RUN_CELL, IncidentCell, NoticeCell, PauseCell, RunCell
+from recovery.cells import (
+    GAP_CELL,
+    INCIDENT_CELL,
+    PAUSE_CELL,
+    RUN_CELL,
+    GapCell,
+    IncidentCell,
+    NoticeCell,
+    PauseCell,
+    RunCell,
+)
 from recovery.classification import Fault
 from recovery.counters import counters_of, snapshot
 from recovery.turn import Turn
@@ -36,6 +46,7 @@ def decide(  # noqa: PLR0913 - a decision record has many sides, all by keyword
     """Record a decision; its id is derived from the message that caused it, the rule and the verdict."""
     run = turn.get(RUN_CELL, RunCell)
     clamped = ("clamped",) if fault is not None and fault.clamped else ()
+    lost = ("gap",) if turn.get(GAP_CELL, GapCell) is not None and "gap" not in flags else ()
     decision = Decision(
         verdict=verdict,
         rule=rule,
@@ -52,7 +63,7 @@ def decide(  # noqa: PLR0913 - a decision record has many sides, all by keyword
         node=fault.node.name if fault else None,
         chip=fault.chip.id if fault and fault.chip else None,
         count=count,
-        flags=(*flags, *clamped),
+        flags=(*flags, *clamped, *lost),
         counters=snapshot(turn, run) if run else None,
         considered=considered,
     )

@@ -23,6 +23,7 @@ from recovery.cells import (
     condition_name,
 )
 from recovery.classification import NODE_NAMESPACE, Fault, read_fault
+from recovery.gap import node_lost_messages
 from recovery.holds import (
     bring_in_line,
     holds_of,
@@ -42,7 +43,7 @@ from schemas.commands import Outcome
 from schemas.envelope import decode, encode
 from schemas.facts import NodeGone, NodeSeen, PodBound, PodEnded
 from schemas.ids import run_subject
-from schemas.mailbox import HoldCause, HoldRequest, NodeNews, ReleaseNodeOrder, Tick
+from schemas.mailbox import HoldCause, HoldRequest, NodeNews, PartitionGap, ReleaseNodeOrder, Tick
 from schemas.records import FaultDomain
 from schemas.signals import ChipFault, NodeCondition, NodeRef, Placement, SignalGap
 
@@ -74,6 +75,8 @@ def handle(turn: Turn) -> None:  # noqa: C901 - one line a kind of message
             release_all(turn, by=data.by, reason=data.reason, command=True)
         case SignalGap():
             _gap(turn, data)
+        case PartitionGap():
+            node_lost_messages(turn)
         case Tick():
             _tick(turn, data)
 

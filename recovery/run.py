@@ -30,6 +30,7 @@ from recovery.ends import (
     window_over,
 )
 from recovery.faults import fault_came
+from recovery.gap import run_lost_messages
 from recovery.occurrences import expire_fault
 from recovery.plan import close
 from recovery.run_facts import pod_bound, pod_ended, run_seen, state_of_issue
@@ -40,7 +41,15 @@ from recovery.verdicts import incident_of
 from schemas.commands import Outcome, StepName
 from schemas.envelope import Payload, decode, encode
 from schemas.facts import IssueState, PodBound, PodEnded, RunEnded, RunSeen
-from schemas.mailbox import CancelIncidentOrder, HoldAnswer, NodeNews, PauseOrder, ResumeOrder, Tick
+from schemas.mailbox import (
+    CancelIncidentOrder,
+    HoldAnswer,
+    NodeNews,
+    PartitionGap,
+    PauseOrder,
+    ResumeOrder,
+    Tick,
+)
 from schemas.records import IncidentResult, IncidentState
 from schemas.signals import (
     ChipFault,
@@ -118,6 +127,8 @@ def _other(turn: Turn, data: Payload, run: RunCell) -> None:  # noqa: C901, PLR0
             _pause(turn, data)
         case ResumeOrder():
             _resume(turn)
+        case PartitionGap():
+            run_lost_messages(turn, data)
         case CancelIncidentOrder():
             incident = incident_of(turn)
             if incident is not None:

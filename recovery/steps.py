@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from recovery.cells import INCIDENT_CELL, PAUSE_CELL, HoldTarget, IncidentCell, PauseCell
+from recovery.cells import GAP_CELL, INCIDENT_CELL, PAUSE_CELL, GapCell, HoldTarget, IncidentCell, PauseCell
 from recovery.counters import snapshot
 from recovery.run_state import run_of
 from recovery.turn import Turn
@@ -82,7 +82,7 @@ def send(turn: Turn, incident: IncidentCell, step: Step, action: str) -> None:
         subject=turn.subject,
         epoch=incident.epoch,
         deadline=deadline,
-        not_after=deadline + turn.rulebook.settings.command_patience,
+        not_after=not_after(turn, incident, deadline),
         reason=incident.reason,
         rulebook=incident.rulebook,
         trigger=incident.trigger,
@@ -90,6 +90,19 @@ def send(turn: Turn, incident: IncidentCell, step: Step, action: str) -> None:
     )
     name = derive_id(command.command, action, incident.look)
     turn.emit(topics.COMMANDS, turn.subject, command, name=name)
+
+
+def not_after(turn: Turn, incident: IncidentCell, deadline: datetime) -> datetime:
+    """Until when a command is obeyed unseen: at once no more when messages were lost since the incident opened (finding R23)."""
+    if rests_on_lost(turn, incident):
+        return turn.now
+    return deadline + turn.rulebook.settings.command_patience
+
+
+def rests_on_lost(turn: Turn, incident: IncidentCell) -> bool:
+    """Messages of the run's mailbox were lost since the incident opened: its outcomes and reports may be among them."""
+    gap = turn.get(GAP_CELL, GapCell)
+    return gap is not None and incident.opened_at <= gap.since
 
 
 def arguments(turn: Turn, incident: IncidentCell, step: Step) -> dict[str, Any]:

@@ -284,8 +284,18 @@ class Handler:
                 digest = self._rulebook_hash(group)
                 decision = stage_events.gap_decision(self.number, event, gap, rulebook=digest, now=group.now)
                 self._emit(group, message, topics.DECISIONS, decision)
+                notice = stage_events.gap_notice(self.number, event, gap, rulebook=digest, now=group.now)
+                self._emit(group, message, topics.COMMANDS, notice)
+                self._tell_subjects(group, message, event, gap)
             case _:
                 self._bury(group, message, Reason.NOT_ACCEPTED, f"{event.type} is not for a partition")
+
+    def _tell_subjects(self, group: Group, message: Message, event: Event, gap: PartitionGap) -> None:
+        """Every subject revalidates what may rest on what is lost (design 5), in this very group: no message each."""
+        for subject in sorted({*self._memory.subjects(), *group.subjects}):
+            if subject[0] == event.cluster and not self._is_halted(group, subject):
+                told = stage_events.gap_of_subject(self.number, event, subject[1], gap)
+                self._advance(group, message, told, group.now)
 
     def _rulebook_hash(self, group: Group) -> str:
         rulebook = self._memory.rulebook if group.rulebook is None else group.rulebook

@@ -18,6 +18,8 @@ from streams.due_times import Due
 HALT_DEADLINE: Final = timedelta(minutes=10)
 """How long an actuator may take to let a halted run's supervisors go: far beyond their own patience of two minutes."""
 
+GAP_NOTICE_LIFE: Final = timedelta(hours=1)
+
 _LOG_TEXT: Final = 2000
 
 
@@ -60,6 +62,47 @@ def gap_decision(partition: int, event: Event, found: PartitionGap, *, rulebook:
         rulebook=rulebook,
         now=now,
         domain=FaultDomain.CLUSTER,
+    )
+
+
+def gap_notice(partition: int, event: Event, found: PartitionGap, *, rulebook: str, now: datetime) -> Event:
+    """For people, once a partition: something was lost, and a resync of the facts would help."""
+    command = derive_id("gap-notice", event.id)
+    return make_event(
+        Command(
+            command=command,
+            incident=event.id,
+            attempt=0,
+            step=StepName.NOTIFY,
+            index=0,
+            subject=event.subject,
+            deadline=now + GAP_NOTICE_LIFE,
+            not_after=now + GAP_NOTICE_LIFE,
+            reason=f"{found.first_kept - found.first_lost} messages of inbox partition {partition} were deleted before they were "
+            "read; its subjects ask again what they wait for, counts of the last day may be too low",
+            rulebook=rulebook,
+            trigger=event.id,
+            arguments={"about": "partition_gap"},
+        ),
+        id=command,
+        source=_source(event.cluster, partition),
+        subject=event.subject,
+        time=now,
+        cluster=event.cluster,
+        timequality=TimeQuality.SYNCED,
+    )
+
+
+def gap_of_subject(partition: int, event: Event, subject: str, found: PartitionGap) -> Event:
+    """The gap as one subject of the partition is told of it."""
+    return make_event(
+        found,
+        id=derive_id(event.id, subject),
+        source=_source(event.cluster, partition),
+        subject=subject,
+        time=event.time,
+        cluster=event.cluster,
+        timequality=TimeQuality.SYNCED,
     )
 
 

@@ -2,42 +2,26 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from recovery.cells import IsolationCell
-from rules.compiled import CompiledRulebook, compile_document
-from rules.packaged import default_content
+from rules.compiled import CompiledRulebook
 from schemas.commands import OutcomeResult, StepName
 from schemas.facts import NodeSeen
 from schemas.ids import node_subject, run_subject
 from schemas.mailbox import PauseOrder, ReleaseNodeOrder, ResumeOrder
 from schemas.records import IncidentState
 from schemas.signals import EvictionReason, Severity
+from tests.recovery.rulebooks import with_pod_reschedule, with_settings
 from tests.recovery.world import BROKEN, HBM, USER, World, always, node, silent
 
 MINUTE = timedelta(minutes=1)
 SECOND = timedelta(seconds=1)
 RESCHEDULED = ["suspend_job", "resume_job"]
 IN_PLACE = ["stop_processes", "heal_chips", "start_processes"]
-
-
-def with_settings(**changes: Any) -> CompiledRulebook:
-    content = deepcopy(default_content())
-    content["settings"].update(changes)
-    return compile_document(content)
-
-
-def with_pod_reschedule() -> CompiledRulebook:
-    content = deepcopy(default_content())
-    for strategy in content["strategies"]:
-        if strategy["id"] == "pod_reschedule":
-            strategy["enabled"] = True
-            strategy.pop("disabled_because", None)
-    return compile_document(content)
 
 
 def world(rulebook: CompiledRulebook | None = None, **annotations: Any) -> World:
@@ -232,12 +216,7 @@ class TestSettings:
         assert not running.held
 
     def test_pod_retries_have_a_default_only_when_the_settings_give_one(self) -> None:
-        content = deepcopy(default_content())
-        content["settings"]["pod_retry_default"] = 2
-        for strategy in content["strategies"]:
-            if strategy["id"] == "pod_reschedule":
-                strategy["enabled"] = True
-        running = world(compile_document(content))
+        running = world(with_pod_reschedule(pod_retry_default=2))
         running.scripts[StepName.DELETE_PODS] = always(OutcomeResult.DONE)
         running.fault(BROKEN)
         running.settle(2 * MINUTE)

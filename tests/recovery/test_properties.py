@@ -17,7 +17,7 @@ from schemas.commands import Command, OutcomeResult, StepName
 from schemas.envelope import Trust
 from schemas.facts import RunSeen
 from schemas.ids import node_subject, run_subject
-from schemas.mailbox import CancelIncidentOrder, PauseOrder, ReleaseNodeOrder, ResumeOrder
+from schemas.mailbox import CancelIncidentOrder, PartitionGap, PauseOrder, ReleaseNodeOrder, ResumeOrder
 from schemas.records import Decision
 from schemas.signals import EvictionReason, FaultState
 from tests.recovery.world import BROKEN, HBM, NOTICE, USER, World, always, silent
@@ -109,6 +109,9 @@ happenings: st.SearchStrategy[Happening] = st.one_of(
         lambda on: lambda w: w.post(node_subject(on), ReleaseNodeOrder(by="sre", reason="fine")) and None
     ),
     names.map(lambda on: lambda w: w.lose(on)),
+    st.sampled_from([run_subject("r1"), *map(node_subject, NODES)]).map(
+        lambda subject: lambda w: w.post(subject, PartitionGap(first_lost=3, first_kept=9)) and None
+    ),
     st.just(lambda w: setattr(w, "spare", not w.spare)),
 )
 histories = st.lists(happenings, min_size=3, max_size=40)
