@@ -1,28 +1,35 @@
-"""The line to the node agent: JSON lines on a Unix stream socket, never blocking, connecting again with back-off, garbage ends the line."""
+"""The line to the node agent: JSON lines on a Unix stream socket, never blocking, connecting again with back-off.
+
+Guarantees: an agent that is gone, paused, or never reads costs bounded memory and no time; anything that is not a message of this
+version ends the line, not the command. What must arrive is kept elsewhere (`volume.py`) and offered again on the next line.
+"""
 
 from __future__ import annotations
 
 import json
 import socket
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 VERSION = 1
 LONGEST_LINE = 65536  # bytes
-LONGEST_WAIT = 30.0  # seconds between two tries
+MOST_WAITING = 65536  # bytes that wait for room in the socket
+FIRST_WAIT = 0.25  # seconds between the first two tries; doubled up to
+LONGEST_WAIT = 30.0
 
 
 class Link:
-    """At most one connection. What is not acknowledged is sent again on the next one."""
+    """At most one connection."""
 
-    def __init__(self, path: Path | None, hello: dict[str, Any]) -> None:
+    def __init__(self, path: Path | None) -> None:
         self._path = path
-        self._hello = hello
         self.socket: socket.socket | None = None
         self._in = b""
         self._out = b""
         self._again = 0.0
-        self._wait = 0.25
+        self._wait = FIRST_WAIT
 
     def connect(self, now: float) -> bool:
         """Try if it is time; true when a line is new."""
@@ -37,8 +44,7 @@ class Link:
             self._later(now)
             return False
         self.socket, self._in, self._out = new, b"", b""
-        self.send(self._hello, now)
-        return self.socket is not None
+        return True
 
     def next_try(self) -> float | None:
         """When to try again."""
@@ -48,15 +54,17 @@ class Link:
         """Bytes wait for room in the socket."""
         return bool(self._out)
 
-    def send(self, message: dict[str, Any], now: float) -> None:
-        """Queue and push; a reader that never reads loses the line, not our memory."""
-        if self.socket is None:
-            return
-        self._out += json.dumps({"v": VERSION, **message}).encode() + b"\n"
-        if len(self._out) > 4 * LONGEST_LINE:
-            self.drop(now)
-            return
+    def has_room(self) -> bool:
+        """There is a line, and the agent reads what it is told."""
+        return self.socket is not None and len(self._out) < MOST_WAITING
+
+    def send(self, message: dict[str, Any], now: float) -> bool:
+        """Queue and push; false when there is no line or no room for it."""
+        if not self.has_room():
+            return False
+        self._out += json.dumps({**message, "v": VERSION}).encode() + b"\n"
         self.flush(now)
+        return self.socket is not None
 
     def flush(self, now: float) -> None:
         """Push what fits."""
@@ -95,7 +103,7 @@ class Link:
         if len(self._in) > LONGEST_LINE:
             self.drop(now)
         elif found:
-            self._wait = 0.25
+            self._wait = FIRST_WAIT
         return found
 
     def drop(self, now: float) -> None:
@@ -118,10 +126,6 @@ def parse(line: bytes) -> dict[str, Any] | None:
         message = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    if (
-        not isinstance(message, dict)
-        or message.get("v") != VERSION
-        or not isinstance(message.get("type"), str)
-    ):
+    if not isinstance(message, dict) or message.get("v") != VERSION:
         return None
-    return message
+    return message if isinstance(message.get("type"), str) else None

@@ -1,4 +1,7 @@
-"""The thin part: waits for signals, agent, progress and time, asks the machine, does what it says. It decides nothing."""
+"""The thin part: waits for signals, agent, progress and time, asks the machine, does what it says. It decides nothing.
+
+One thread, nothing blocks but `select`; the pre-check alone has a thread of its own, since a name server or a dead mount may not answer.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +16,16 @@ from typing import Any
 
 from supervisor import machine, precheck
 from supervisor.link import Link
+from supervisor.orders import order_of
 from supervisor.processes import FORWARDED, Child, adopt_orphans, end_like, oom_kills
-from supervisor.progress import ProgressSocket
+from supervisor.progress import Progress, ProgressSocket
 from supervisor.settings import Settings, environment_of_start
 from supervisor.volume import Volume
+from supervisor.words import say
 
 LOOK = 0.05  # seconds between two looks for living processes while they are being ended
-IDLE = 60.0
+IDLE = 60.0  # seconds between two turns when nothing happens
+LEAVING = (machine.STOPPING, machine.ENDING, machine.HELD)
 
 
 class Supervisor:
@@ -28,43 +34,50 @@ class Supervisor:
     def __init__(self, command: list[str]) -> None:
         self._command = command
         self._settings = settings = Settings.read(os.environ)
-        self._volume = Volume(settings.volume)
+        self._volume = volume = Volume(settings.volume)
         self._child = Child()
-        self._progress = ProgressSocket()
-        self._link = Link(
-            settings.agent_socket, {"type": "hello", "pod": settings.pod_uid, "run": settings.run}
-        )
+        self._progress_socket = ProgressSocket()
+        self._progress = Progress()
+        self._link = Link(settings.agent_socket)
+        self._said = 0  # number of the last report said on this line
+        epoch = settings.epoch(os.environ)
         self._state = machine.State(
             high_availability=settings.high_availability,
             verdict_wait=settings.verdict_wait,
+            check_wait=settings.check_wait,
             pod_grace=settings.pod_grace,
+            last=max(volume.last or (0, 0, 0), (epoch, -1, 0)),
         )
+        self._ooms = oom_kills(settings.memory_events)
         self._results: list[precheck.Result] = []
-        self._ooms = oom_kills()
         self._checked: bool | None = None
         self._mailed: list[int] = []
         self._bell, self._wake = socket.socketpair()
         self._bell.setblocking(False)  # noqa: FBT003 - the standard library's name
         self._wake.setblocking(False)  # noqa: FBT003 - the standard library's name
+        self._launched = False
         adopt_orphans()
         if settings.mark is not None:
             settings.mark.touch()  # from here on the command must not be started by anyone else
 
-    def supervise(self) -> None:
-        """Until the command's end; a fault of ours after the start ends as the command does, without us deciding anything."""
+    def supervise(self) -> bool:
+        """Until the command's end, which ends this process; false when we broke before the command was started.
+
+        A fault of ours after that ends as the command does, without us deciding anything.
+        """
         try:
             self._begin()
             while True:
                 self._turn()
         except Exception as error:  # noqa: BLE001 - fails open
-            precheck.say(f"the supervisor broke ({error!r}): it only waits for the command now")
-            self._only_wait()
+            say(f"the supervisor broke ({error!r}): it only waits for the command now")
+        return self._launched and self._only_wait()
 
     def _begin(self) -> None:
         signal.set_wakeup_fd(self._wake.fileno(), warn_on_full_buffer=False)
         for signum in (signal.SIGTERM, signal.SIGCHLD, *FORWARDED):
             signal.signal(signum, self._note)
-        new = self._volume.starts == 0
+        new = self._volume.launches == 0
         self._state, actions = machine.begin(self._state, time.monotonic(), check=new, wait=not new)
         if self._state.phase == machine.CHECKING:
             threading.Thread(target=self._check, daemon=True).start()
@@ -74,8 +87,7 @@ class Supervisor:
         self._mailed.append(signum)
 
     def _check(self) -> None:
-        results = precheck.check(os.environ)
-        self._results = results
+        results = precheck.check(os.environ, self._results.append)
         self._checked = all(result.result != precheck.FAILED for result in results)
         try:
             self._wake.send(b"\0")
@@ -83,41 +95,27 @@ class Supervisor:
             return
 
     def _turn(self) -> None:
-        now = time.monotonic()
-        if self._link.connect(now):
-            for report in self._volume.unsent():
-                self._link.send(report, now)
-        self._wait(now)
+        self._wait()
         self._signals()
-        if self._checked is not None:
-            passed, self._checked = self._checked, None
-            for result in self._results:
-                self._report("precheck", **asdict(result))
-            self._decide(machine.Checked(passed))
+        self._precheck()
         self._reap()
-        now = time.monotonic()
-        self._link.flush(now)
-        for message in self._link.receive(now):
-            self._message(message)
-        self._tell_progress()
-        if (
-            self._state.phase in (machine.STOPPING, machine.ENDING, machine.HELD)
-            and self._state.alive
-            and self._child.gone()
-        ):
+        self._hear_agent()
+        self._hear_progress()
+        if self._state.phase in LEAVING and self._state.alive and self._child.gone():
             self._decide(machine.GroupGone())
         self._decide(machine.Tick())
+        self._volume.obey(self._state.last)
+        self._tell_agent()
 
-    def _wait(self, now: float) -> None:
+    def _wait(self) -> None:
+        now = time.monotonic()
         times = [now + IDLE, machine.next_time(self._state), self._link.next_try()]
-        if self._state.alive and self._state.phase in (machine.STOPPING, machine.ENDING, machine.HELD):
+        if self._state.alive and self._state.phase in LEAVING:
             times.append(now + LOOK)
-        read: list[socket.socket] = [self._bell]
-        if self._progress.socket is not None:
-            read.append(self._progress.socket)
         line = self._link.socket
         if line is not None:
-            read.append(line)
+            times.append(self._progress.due())
+        read = [one for one in (self._bell, self._progress_socket.socket, line) if one is not None]
         write = [line] if line is not None and self._link.wants_write() else []
         until = min(at for at in times if at is not None)
         ready = select.select(read, write, [], max(0.0, until - now))[0]
@@ -130,49 +128,69 @@ class Supervisor:
             if signum == signal.SIGTERM:
                 self._decide(machine.Terminate(signum))
             elif signum in FORWARDED:
-                self._child.signal(signum)
+                self._child.forward(signum)
+
+    def _precheck(self) -> None:
+        while self._results:
+            self._report("precheck", **asdict(self._results.pop(0)))
+        if self._checked is not None:
+            passed, self._checked = self._checked, None
+            self._decide(machine.Checked(passed))
 
     def _reap(self) -> None:
         code = self._child.reap()
-        if code is not None:
-            ooms = oom_kills()
-            oom = None if ooms is None or self._ooms is None else ooms > self._ooms
-            self._ooms = ooms
-            self._report(
-                "exit",
-                code=max(code, 0),
-                signal=max(-code, 0),
-                oom=oom,
-                ordered=self._state.phase == machine.STOPPING,
-            )
-            self._decide(machine.ChildExit(code))
+        if code is None:
+            return
+        ooms = oom_kills(self._settings.memory_events)
+        oom = None if ooms is None or self._ooms is None else ooms > self._ooms
+        self._ooms = ooms
+        ordered = self._state.phase == machine.STOPPING
+        self._report("exit", code=max(code, 0), signal=max(-code, 0), oom=oom, ordered=ordered)
+        self._decide(machine.ChildExit(code))
 
-    def _message(self, message: dict[str, Any]) -> None:
-        if message["type"] == "ack" and type(message.get("seq")) is int:
-            self._volume.acknowledge(message["seq"])
-            return
-        if message.get("pod") != self._settings.pod_uid:
-            self._send({"type": "refused", "reason": "not this pod", "pod": self._settings.pod_uid})
-            return
-        event = order_of(message, time.monotonic() - time.time())
-        if event is None:
-            self._send({"type": "refused", "reason": "not an order", "pod": self._settings.pod_uid})
-            return
-        self._decide(event)
-
-    def _tell_progress(self) -> None:
-        for word, value in self._progress.receive():
-            if word == "milestone":
-                self._report("milestone", name=value)
+    def _hear_agent(self) -> None:
+        now = time.monotonic()
+        self._link.flush(now)
+        for message in self._link.receive(now):
+            if message["type"] == "ack":
+                if type(message.get("seq")) is int:
+                    self._volume.acknowledge(min(message["seq"], self._said))
+                continue
+            if message.get("pod") != self._settings.pod_uid:
+                self._refuse("not this pod")
+                continue
+            event = order_of(message, time.monotonic() - time.time())
+            if event is None:
+                self._refuse("not an order")
             else:
-                self._send(
-                    {
-                        "type": "progress",
-                        "pod": self._settings.pod_uid,
-                        "run": self._settings.run,
-                        word: int(value),
-                    }
-                )
+                self._decide(event)
+
+    def _hear_progress(self) -> None:
+        now = time.monotonic()
+        for told in self._progress_socket.receive():
+            report = self._progress.hear(told, now)
+            if report is not None:
+                self._volume.add(self._stamped(report))
+
+    def _tell_agent(self) -> None:
+        now = time.monotonic()
+        if self._link.connect(now):
+            self._said = 0
+            spool = {
+                "spool": self._volume.spool,
+                "lost": self._volume.lost,
+                "ha": self._state.high_availability,
+            }
+            self._say({"type": "hello", "state": self._state.phase, "code": self._state.code, **spool})
+        while self._link.has_room():
+            report = self._volume.after(self._said)
+            if report is None or not self._link.send(report, now):
+                break
+            self._said = report["seq"]
+        if self._link.has_room():
+            step = self._progress.take(now)
+            if step is not None:
+                self._say(step)
 
     def _decide(self, event: machine.Event) -> None:
         self._state, actions = machine.decide(self._state, event, time.monotonic())
@@ -181,102 +199,83 @@ class Supervisor:
     def _do(self, actions: list[machine.Action]) -> None:
         for action in actions:
             if action.do == "start":
-                self._start()
+                self._start(reset=bool(action.value))
             elif action.do == "signal":
                 self._child.signal(action.value)
             elif action.do == "exit":
                 self._end(action.value)
+            elif action.do == "refuse":
+                self._refuse(action.text)
             else:
-                self._answer(action)
+                self._report("state", state=self._state.phase, code=self._state.code)
 
-    def _start(self) -> None:
-        starts = self._volume.count_start()
-        order = self._state.last
+    def _start(self, *, reset: bool) -> None:
+        self._volume.obey(self._state.last)
+        starts = self._volume.count_start(reset=reset)
+        epoch, attempt = self._rank()
         environment = environment_of_start(
-            self._settings, starts=starts, order=order, progress=self._progress.path
+            os.environ,
+            self._settings,
+            starts=starts,
+            epoch=epoch,
+            attempt=attempt,
+            progress=self._progress_socket.path,
         )
         failed = self._child.start(self._command, environment)
+        self._launched = True
         if failed is None:
-            self._report("started", starts=starts)
+            self._report("started")
             return
-        precheck.say(f"cannot run {self._command[0]!r}: code {failed}")
+        say(f"cannot run {self._command[0]!r}: code {failed}")
         self._report("exit", code=failed, signal=0, oom=None, ordered=False)
         self._decide(machine.ChildExit(failed))
 
-    def _answer(self, action: machine.Action) -> None:
-        last = self._state.last
-        said = {
-            "epoch": last[0] if last else 0,
-            "attempt": last[1] if last else 0,
-            "state": self._state.phase,
-        }
-        if action.do == "refuse":
-            self._send({"type": "refused", "reason": action.text, "pod": self._settings.pod_uid, **said})
-            return
-        self._report("state", code=self._state.code, **said)
+    def _rank(self) -> tuple[int, int]:
+        """Epoch and attempt: the last order's, or the pod's own if its template has gone on since."""
+        epoch, attempt, _ = self._state.last or (0, 0, 0)
+        own = self._settings.epoch(os.environ)
+        return (own, 0) if own > epoch else (epoch, max(attempt, 0))
 
-    def _report(self, kind: str, **fields: object) -> None:
-        report = {
-            "type": kind,
+    def _stamped(self, message: dict[str, Any]) -> dict[str, Any]:
+        epoch, attempt = self._rank()
+        return {
+            **message,
             "pod": self._settings.pod_uid,
             "run": self._settings.run,
+            "epoch": epoch,
+            "attempt": attempt,
+            "starts": self._volume.starts,
+            "launch": self._volume.launches,
             "at": time.time(),
-            **fields,
         }
-        self._link.send(self._volume.add(report), time.monotonic())
 
-    def _send(self, message: dict[str, Any]) -> None:
-        self._link.send(message, time.monotonic())
+    def _report(self, type: str, **fields: object) -> None:  # noqa: A002 - the word on the wire
+        """Kept until the agent acknowledges it."""
+        self._volume.add(self._stamped({"type": type, **fields}))
+
+    def _refuse(self, reason: str) -> None:
+        self._say({"type": "refused", "reason": reason, "state": self._state.phase})
+
+    def _say(self, message: dict[str, Any]) -> None:
+        """Said once, to whoever listens now."""
+        self._link.send(self._stamped(message), time.monotonic())
 
     def _end(self, code: int) -> None:
+        self._volume.obey(self._state.last)
+        self._tell_agent()
         self._child.signal(signal.SIGKILL)
-        self._progress.close()
+        self._progress_socket.close()
         end_like(code)
 
-    def _only_wait(self) -> None:
+    def _only_wait(self) -> bool:
         if self._child.pid is None:
-            end_like(1 if self._state.code is None else self._state.code)
+            end_like(-signal.SIGKILL if self._state.code is None else self._state.code)
         while True:
             time.sleep(LOOK)
-            for signum in self._mailed[:]:
-                self._mailed.remove(signum)
+            while self._mailed:
+                signum = self._mailed.pop(0)
                 if signum != signal.SIGCHLD:
-                    self._child.signal(signum)
+                    self._child.forward(signum)
             code = self._child.reap()
             if code is not None:
                 end_like(code)
-
-
-def order_of(message: dict[str, Any], offset: float) -> machine.Event | None:
-    """An order or an extension from the agent's words; `offset` takes wall-clock seconds to the machine's clock."""
-    try:
-        if message["type"] == "extend":
-            return machine.Extend(_finite(message["until"]) + offset)
-        if message["type"] != "desired" or message["state"] not in (
-            machine.STOP,
-            machine.RUN,
-            machine.RELEASE,
-        ):
-            return None
-        if type(message["epoch"]) is not int or type(message["attempt"]) is not int:
-            return None
-        otherwise = message.get("otherwise", machine.EXIT)
-        return machine.Order(
-            epoch=message["epoch"],
-            attempt=message["attempt"],
-            state=message["state"],
-            until=_finite(message.get("until", 0.0)) + offset,
-            otherwise=otherwise if otherwise == machine.RERUN else machine.EXIT,
-            grace=min(max(_finite(message.get("grace", 30.0)), 0.0), 600.0),
-        )
-    except (KeyError, TypeError, ValueError, OverflowError):
-        return None
-
-
-def _finite(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise TypeError(value)
-    number = float(value)
-    if not abs(number) < 1e12:  # noqa: PLR2004 - also keeps out NaN
-        raise ValueError(number)
-    return number

@@ -30,6 +30,7 @@ class Order:
     until: float = 0.0
     otherwise: str = EXIT
     grace: float = 30.0
+    reset: bool = False  # a run that counts starts from 1 again
 
     def rank(self) -> tuple[int, int, int]:
         """Within one attempt stop comes before run, and release is last: a late stop cannot undo a run."""
@@ -79,7 +80,10 @@ Event = Union[Order, Checked, ChildExit, GroupGone, Extend, Terminate, Tick]
 
 @dataclass(frozen=True)
 class Action:
-    """An effect: start | signal | exit | answer | refuse; `value` is a signal or a code, `text` why."""
+    """An effect: start | signal | exit | answer | refuse.
+
+    `value` is a signal, a code, or for a start 1 when it counts from 1 again; `text` says why.
+    """
 
     do: str
     value: int = 0
@@ -96,6 +100,7 @@ class State:
     phase: str = RUNNING
     high_availability: bool = True
     verdict_wait: float = 120.0
+    check_wait: float = 180.0
     pod_grace: float = 25.0
     last: tuple[int, int, int] | None = None
     order: Order | None = None
@@ -104,15 +109,17 @@ class State:
     deadline: float = 0.0
     kill_at: float = 0.0
     held_since: float = 0.0
+    wait_until: float = 0.0  # the agent's word during the pre-check: do not start before this
     want_run: bool = False
+    reset: bool = False  # the start that is wanted counts from 1 again
 
 
 def begin(state: State, now: float, *, check: bool, wait: bool) -> Step:
     """The first step: check, wait for the agent's word (this pod's epoch has started before), or start."""
     if state.high_availability and check:
-        return replace(state, phase=CHECKING), []
+        return replace(state, phase=CHECKING, deadline=now + state.check_wait), []
     if state.high_availability and wait:
-        return replace(state, phase=WAITING, deadline=now + state.verdict_wait), []
+        return _wait(state, now + state.verdict_wait, now)
     return _start(state)
 
 
@@ -123,13 +130,13 @@ def decide(state: State, event: Event, now: float) -> Step:  # noqa: PLR0911 - o
     if isinstance(event, Order):
         return _order(state, event, now)
     if isinstance(event, Checked):
-        return _checked(state, event, now)
+        return _checked(state, event.passed, now)
     if isinstance(event, ChildExit):
         return _child_exit(state, event.code, now)
     if isinstance(event, GroupGone):
         return _group_gone(state, now)
     if isinstance(event, Extend):
-        return _extend(state, event.until, now)
+        return _extend(state, event.until)
     if isinstance(event, Terminate):
         return _terminate(state, event.signum, now)
     return _tick(state, now)
@@ -137,27 +144,36 @@ def decide(state: State, event: Event, now: float) -> Step:  # noqa: PLR0911 - o
 
 def next_time(state: State) -> float | None:
     """When time alone changes something; none while the command runs."""
-    if state.phase in (WAITING, STOPPED, HELD):
+    if state.phase in (CHECKING, WAITING, STOPPED, HELD):
         return state.deadline
     if state.phase in (STOPPING, ENDING):
         return min(state.kill_at, state.deadline)
     return None
 
 
-def _start(state: State) -> Step:
-    return replace(state, phase=RUNNING, alive=True, code=None, want_run=False), [Action("start")]
+def _start(state: State, *, reset: bool = False) -> Step:
+    running = replace(state, phase=RUNNING, alive=True, code=None, want_run=False, reset=False)
+    return running, [Action("start", int(reset))]
 
 
 def _end(state: State, code: int | None) -> Step:
-    return replace(state, phase=DONE), [Action("exit", 0 if code is None else code)]
+    # Without a code the command never ended by itself: never a 0, which would say that it succeeded.
+    return replace(state, phase=DONE), [Action("exit", -KILL if code is None else code)]
 
 
-def _checked(state: State, event: Checked, now: float) -> Step:
+def _wait(state: State, until: float, now: float) -> Step:
+    longest = now + LONGEST_HOLD
+    return replace(state, phase=WAITING, held_since=now, deadline=min(until, longest)), []
+
+
+def _checked(state: State, passed: bool, now: float) -> Step:  # noqa: FBT001 - the event's own word
     if state.phase != CHECKING:
         return state, []
-    if event.passed:
-        return _start(state)
-    return _hold(state, 1, now)
+    if not passed:
+        return _hold(state, 1, now)
+    if state.wait_until > now:
+        return _wait(state, state.wait_until, now)
+    return _start(state)
 
 
 def _hold(state: State, code: int, now: float) -> Step:
@@ -174,8 +190,7 @@ def _child_exit(state: State, code: int, now: float) -> Step:
         held, actions = _hold(state, code, now)
         # What the container's end would have done to the rest of the group.
         return held, [Action("signal", KILL), *actions]
-    if state.phase == ENDING:
-        return _end(state, code)
+    # Ending: what is left of the group may be saving; it has its grace too.
     return replace(state, code=code), []
 
 
@@ -186,7 +201,7 @@ def _group_gone(state: State, now: float) -> Step:
     if state.phase != STOPPING:
         return state, []
     if state.want_run:
-        return _start(state)
+        return _start(state, reset=state.reset)
     if not state.high_availability:
         return _end(state, state.code)
     stopped = replace(state, phase=STOPPED)
@@ -196,25 +211,19 @@ def _group_gone(state: State, now: float) -> Step:
     return replace(stopped, deadline=state.order.until if state.order else now), [Action("answer")]
 
 
-def _extend(state: State, until: float, now: float) -> Step:
+def _extend(state: State, until: float) -> Step:
+    if state.phase == CHECKING:
+        return replace(state, wait_until=max(state.wait_until, until)), []
     if state.phase not in (HELD, WAITING):
         return state, []
-    longest = (state.held_since if state.phase == HELD else now) + LONGEST_HOLD
-    if state.phase == WAITING:
-        longest = (
-            state.deadline - state.verdict_wait + LONGEST_HOLD
-            if not state.held_since
-            else state.held_since + LONGEST_HOLD
-        )
-        state = replace(state, held_since=longest - LONGEST_HOLD)
-    return replace(state, deadline=min(max(state.deadline, until), longest)), []
+    return replace(state, deadline=min(max(state.deadline, until), state.held_since + LONGEST_HOLD)), []
 
 
 def _terminate(state: State, signum: int, now: float) -> Step:
     if state.phase in (CHECKING, WAITING):
         return _end(state, -signum)
     if state.phase in (HELD, STOPPED):
-        return _end(state, state.code)
+        return _end(state, -signum if state.code is None else state.code)
     if state.phase == ENDING:
         return state, [Action("signal", signum)]
     kill_at = now + state.pod_grace
@@ -224,6 +233,9 @@ def _terminate(state: State, signum: int, now: float) -> Step:
 def _order(state: State, order: Order, now: float) -> Step:  # noqa: PLR0911 - one guard a case
     if state.last is not None and order.rank() < state.last:
         return state, [Action("refuse", text="older than the last order obeyed")]
+    if not state.high_availability:
+        said = "answer" if order.state == RELEASE else "refuse"
+        return state, [Action(said, text="relight has nothing to say here")]
     if order.state == STOP and order.until <= now:
         return state, [Action("refuse", text="its until has passed")]
     if state.phase == ENDING:
@@ -231,22 +243,24 @@ def _order(state: State, order: Order, now: float) -> Step:  # noqa: PLR0911 - o
     order = replace(order, until=min(order.until, now + LONGEST_ORDER))
     repeated = state.last == order.rank()
     state = replace(state, last=order.rank(), order=order if order.state == STOP else state.order)
-    if repeated:
-        renewed = (
-            replace(state, deadline=order.until) if order.state == STOP and state.phase == STOPPED else state
-        )
-        return _renewed(renewed, order), [Action("answer")]
+    if repeated and (order.state == RUN or state.phase not in (WAITING, CHECKING)):
+        return _renewed(state, order), [Action("answer")]
     if order.state == STOP:
         return _stop(state, order, now)
     if order.state == RELEASE:
         return _release(state)
-    return _run(state, now)
+    return _run(replace(state, reset=order.reset), now)
 
 
 def _renewed(state: State, order: Order) -> State:
-    if order.state != STOP or state.phase != STOPPING or state.want_run:
+    """The same order again: a stop's `until` moves, nothing else does."""
+    if order.state != STOP:
         return state
-    return replace(state, deadline=order.until + state.verdict_wait)
+    if state.phase == STOPPED:
+        return replace(state, deadline=order.until)
+    if state.phase == STOPPING and not state.want_run:
+        return replace(state, deadline=order.until + state.verdict_wait)
+    return state
 
 
 def _stop(state: State, order: Order, now: float) -> Step:
@@ -259,14 +273,14 @@ def _stop(state: State, order: Order, now: float) -> Step:
 
 def _run(state: State, now: float) -> Step:
     if state.phase in (RUNNING, CHECKING):
-        return state, [Action("answer")]
+        return replace(state, wait_until=0.0, reset=False), [Action("answer")]
     if state.alive:
         deadline = max(state.deadline, now + state.verdict_wait)
         kill_at = state.kill_at if state.phase == STOPPING else now
         return replace(state, phase=STOPPING, want_run=True, kill_at=kill_at, deadline=deadline), [
             Action("answer")
         ]
-    started, actions = _start(state)
+    started, actions = _start(state, reset=state.reset)
     return started, [*actions, Action("answer")]
 
 
@@ -274,12 +288,14 @@ def _release(state: State) -> Step:
     state = replace(state, high_availability=False, want_run=False)
     if state.phase in (HELD, STOPPED) and state.code is not None:
         return _end(state, state.code)
-    if state.phase in (WAITING, STOPPED):
+    if state.phase in (CHECKING, WAITING, STOPPED):
         return _start(state)
     return state, [Action("answer")]
 
 
 def _tick(state: State, now: float) -> Step:  # noqa: PLR0911 - one guard a case
+    if state.phase == CHECKING and now >= state.deadline:
+        return _checked(state, True, now)  # noqa: FBT003 - a check that hangs must not stop a job
     if state.phase == WAITING and now >= state.deadline:
         return _start(state)
     if state.phase == HELD and now >= state.deadline:

@@ -1,17 +1,21 @@
-"""Is this new pod fit to train? One log line per item with the word `item`; a failure ends with `error,exiting`."""
+"""Is this new pod fit to train (seed 001, table 3)? One log line per item with the word `item`; a failure ends with `error,exiting`.
+
+An item whose subject does not exist is skipped with the reason and passes; so is one that breaks by itself. Sizes are GiB of the whole file
+system, limits are in ulimit's own units (KiB for locked memory and stack), unlimited is more than any number, all comparisons are strict.
+"""
 
 from __future__ import annotations
 
 import os
 import resource
 import socket
-import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Mapping, Tuple
 
 from supervisor.settings import number
+from supervisor.words import say
 
 GIB = 1024**3
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
@@ -29,18 +33,28 @@ class Result:
 
 
 def dns(environment: Mapping[str, str]) -> Found:
-    """The peers' names resolve, tried again for a while."""
-    peers = [name for name in environment.get("RELIGHT_PEERS", "").replace(",", " ").split() if name]
-    if not peers:
+    """The peers' names resolve, those that do not are tried again for a while."""
+    missing = peers(environment)
+    if not missing:
         return SKIPPED, "no peers are named"
+    told = f"{len(missing)} names"
     end = time.monotonic() + number(environment, "RELIGHT_CHECK_DNS_SECONDS", 60.0)
     while True:
-        missing = [name for name in peers if not _resolves(name)]
+        # A name server that is away takes seconds for each name: past the end the rest counts as missing, unasked.
+        missing = [name for name in missing if time.monotonic() >= end or not _resolves(name)]
         if not missing:
-            return PASSED, f"{len(peers)} names"
+            return PASSED, told
         if time.monotonic() >= end:
-            return FAILED, "does not resolve: " + ", ".join(missing[:5])
+            return FAILED, f"{len(missing)} of {told} do not resolve: " + ", ".join(missing[:5])
         time.sleep(min(1.0, max(0.0, end - time.monotonic())))
+
+
+def peers(environment: Mapping[str, str]) -> list[str]:
+    """Names the job's kind gives (RELIGHT_PEERS) and those of Volcano's hosts files (seed 001, table 3)."""
+    names = environment.get("RELIGHT_PEERS", "").replace(",", " ").split()
+    for path in sorted(Path(environment.get("RELIGHT_VOLCANO", "/etc/volcano")).glob("*.host")):
+        names += path.read_text(encoding="utf-8", errors="replace").split()
+    return sorted(set(names))
 
 
 def disk(environment: Mapping[str, str], name: str, default_path: str, least: float) -> Found:
@@ -56,7 +70,9 @@ def disk(environment: Mapping[str, str], name: str, default_path: str, least: fl
 
 def ulimit(environment: Mapping[str, str]) -> Found:
     """Limits that RDMA needs; unlimited is more than any number."""
-    if not os.path.isdir("/sys/class/infiniband") and environment.get("RELIGHT_CHECK_RDMA") != "on":
+    rdma = environment.get("RELIGHT_CHECK_RDMA", "auto")
+    # The container's own devices: /sys shows the node's, which the job may not use.
+    if rdma == "off" or (rdma != "on" and not any(_dev(environment).glob("infiniband/uverbs*"))):
         return SKIPPED, "no InfiniBand"
     wanted = (
         ("memlock", resource.RLIMIT_MEMLOCK, 1024, 16000.0),
@@ -78,8 +94,8 @@ def devices(environment: Mapping[str, str], variable: str, pattern: str) -> Foun
     granted = int(number(environment, variable, 0.0))
     if granted == 0:
         return SKIPPED, "none granted"
-    folder = Path(environment.get("RELIGHT_DEV", "/dev"))
-    found = sum(1 for path in folder.glob(pattern + "[0-9]*") if path.name[len(pattern) :].isdigit())
+    names = (path.name[len(pattern) :] for path in _dev(environment).glob(pattern + "*"))
+    found = sum(1 for name in names if name.isdigit())
     return (PASSED if found >= granted else FAILED), f"found {found} of {granted}"
 
 
@@ -96,7 +112,7 @@ def items(environment: Mapping[str, str]) -> dict[str, Callable[[], Found]]:
     }
 
 
-def check(environment: Mapping[str, str]) -> list[Result]:
+def check(environment: Mapping[str, str], tell: Callable[[Result], None]) -> list[Result]:
     """Run all items; an item that breaks by itself is skipped, since a fault of ours must not stop a job."""
     results: list[Result] = []
     for name, look in items(environment).items():
@@ -106,19 +122,15 @@ def check(environment: Mapping[str, str]) -> list[Result]:
         except Exception as error:  # noqa: BLE001 - fails open
             result, reason = SKIPPED, f"could not be checked: {error!r}"
         results.append(Result(name, result, reason, round(time.monotonic() - begun, 3)))
+        tell(results[-1])
         say(f"item {name}: {result} ({reason})")
     if any(result.result == FAILED for result in results):
         say("error,exiting")
     return results
 
 
-def say(text: str) -> None:
-    """One line to standard error; a closed one is no error."""
-    try:
-        sys.stderr.write("relight: " + text + "\n")
-        sys.stderr.flush()
-    except (OSError, ValueError):
-        return
+def _dev(environment: Mapping[str, str]) -> Path:
+    return Path(environment.get("RELIGHT_DEV", "/dev"))
 
 
 def _resolves(name: str) -> bool:

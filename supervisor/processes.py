@@ -11,6 +11,10 @@ from pathlib import Path
 from typing import Sequence
 
 PR_SET_CHILD_SUBREAPER = 36
+MEMORY_EVENTS = (  # of cgroups v2 and v1, as a container sees its own
+    Path("/sys/fs/cgroup/memory.events"),
+    Path("/sys/fs/cgroup/memory/memory.oom_control"),
+)
 FORWARDED = tuple(
     getattr(signal, name) for name in ("SIGHUP", "SIGINT", "SIGQUIT", "SIGUSR1", "SIGUSR2", "SIGWINCH", "SIGCONT")
 )  # fmt: skip
@@ -51,14 +55,15 @@ def descendants() -> set[int]:
     return below
 
 
-def oom_kills() -> int | None:
+def oom_kills(given: Path | None = None) -> int | None:
     """How often the kernel ended a process of this container for want of memory; none when it cannot be read."""
-    try:
-        for line in Path("/sys/fs/cgroup/memory.events").read_text(encoding="utf-8").splitlines():
-            if line.startswith("oom_kill "):
-                return int(line.split()[1])
-    except (OSError, ValueError):
-        return None
+    for path in MEMORY_EVENTS if given is None else (given,):
+        try:
+            for line in path.read_text(encoding="utf-8").splitlines():
+                if line.startswith("oom_kill "):
+                    return int(line.split()[1])
+        except (OSError, ValueError, IndexError):
+            continue
     return None
 
 
@@ -70,13 +75,16 @@ class Child:
         self.group: int | None = None
 
     def start(self, command: Sequence[str], environment: dict[str, str]) -> int | None:
-        """None when it runs, else the code a shell would give: 127 not found, 126 not executable."""
+        """None when it runs, else the code a shell would give: 127 not found, 126 not executable.
+
+        Signals we catch have their default again in it, since no handler outlives an exec.
+        """
+        self.group = None
         try:
             process = subprocess.Popen(  # noqa: S603 - the user's own command is what this is for
                 list(command),
                 env=environment,
                 start_new_session=True,
-                preexec_fn=_default_signals,  # noqa: PLW1509 - one thread
             )
         except FileNotFoundError:
             return 127
@@ -86,8 +94,13 @@ class Child:
         process.returncode = 0  # reaped here with all others, not by subprocess
         return None
 
+    def forward(self, signum: int) -> None:
+        """To the command alone, as it would get it without us: the others of its group may not expect it."""
+        if self.pid is not None:
+            _kill(self.pid, signum)
+
     def signal(self, signum: int) -> None:
-        """To the group; KILL also to what left it."""
+        """To the group; TERM and KILL also to what left it."""
         if self.group is not None:
             _kill(-self.group, signum)
         if signum in (signal.SIGTERM, signal.SIGKILL):
@@ -110,8 +123,15 @@ class Child:
                 code = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
 
     def gone(self) -> bool:
-        """No process of it lives."""
-        return self.pid is None and not descendants()
+        """No process of it lives: the kernel knows no child of ours any more, adopted ones included."""
+        if self.pid is not None:
+            return False
+        try:
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            self.group = None
+            return not descendants()  # where orphans could not be adopted there are none to see either
+        return False
 
 
 def end_like(code: int) -> None:
@@ -128,11 +148,6 @@ def end_like(code: int) -> None:
     os._exit(code if code >= 0 else 128 - code)
 
 
-def _default_signals() -> None:
-    for signum in (signal.SIGTERM, *FORWARDED):
-        signal.signal(signum, signal.SIG_DFL)
-
-
 def _group_of(pid: int) -> int | None:
     try:
         return os.getpgid(pid)
@@ -145,6 +160,3 @@ def _kill(target: int, signum: int) -> None:
         os.kill(target, signum)
     except OSError:
         return
-
-
-__all__: list[str] = ["FORWARDED", "Child", "adopt_orphans", "descendants", "end_like", "oom_kills"]

@@ -1,14 +1,26 @@
-"""What the training process tells: one datagram a line, `step 120`, `checkpoint 100` or `milestone rendezvous`."""
+"""What the training process tells, one datagram each: `step 120`, `milestone first_step`, `phase checkpoint {"edge": "begin"}`.
+
+`WORD VALUE`, then optionally one JSON object with more fields. Steps are a level: only the newest matters, and it is sent at most once a
+second. The other words are edges and are kept until acknowledged; a process that floods them loses its own words, never the report of an exit.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import tempfile
+from typing import Any, Dict, Tuple
 
-LONGEST = 256  # bytes
+LONGEST = 4096  # bytes of one datagram
 MOST_AT_ONCE = 64
-WORDS = 2  # a word and its value
+STEP_EVERY = 1.0  # seconds
+BURST = 32  # edges at once
+EDGES_PER_SECOND = 1.0
+NAMES = {"milestone": "name", "checkpoint": "step", "phase": "name"}  # the field the value goes to
+LARGEST_NUMBER = 18  # digits
+
+Told = Tuple[str, Any, Dict[str, Any]]
 
 
 class ProgressSocket:
@@ -26,18 +38,18 @@ class ProgressSocket:
             return
         self.path, self.socket = path, new
 
-    def receive(self) -> list[tuple[str, str]]:
+    def receive(self) -> list[Told]:
         """What came, a bounded number at once; what is no line of the protocol is passed over."""
-        found: list[tuple[str, str]] = []
+        found: list[Told] = []
         for _ in range(MOST_AT_ONCE):
             if self.socket is None:
                 break
             try:
-                parsed = parse(self.socket.recv(LONGEST + 1))
+                told = parse(self.socket.recv(LONGEST + 1))
             except OSError:
                 break
-            if parsed is not None:
-                found.append(parsed)
+            if told is not None:
+                found.append(told)
         return found
 
     def close(self) -> None:
@@ -52,11 +64,65 @@ class ProgressSocket:
             return
 
 
-def parse(line: bytes) -> tuple[str, str] | None:
-    """Word and value, or nothing."""
-    words = line.decode("utf-8", "replace").split()
-    if len(line) > LONGEST or len(words) != WORDS or words[0] not in ("step", "checkpoint", "milestone"):
+class Progress:
+    """What of it is said, and when: the newest step once a second, edges within an allowance."""
+
+    def __init__(self) -> None:
+        self._step: dict[str, Any] | None = None
+        self._next = 0.0
+        self._allowance = float(BURST)
+        self._filled = 0.0
+
+    def hear(self, told: Told, now: float) -> dict[str, Any] | None:
+        """A report to keep, or nothing: a step waits for its time."""
+        word, value, fields = told
+        if word == "step":
+            self._step = {**fields, "type": "progress", "step": value}
+            return None
+        self._allowance = min(BURST, self._allowance + (now - self._filled) * EDGES_PER_SECOND)
+        self._filled = now
+        if self._allowance < 1:
+            return None
+        self._allowance -= 1
+        return {**fields, "type": word, NAMES[word]: value}
+
+    def due(self) -> float | None:
+        """When the newest step may be said; none when there is none."""
+        return None if self._step is None else self._next
+
+    def take(self, now: float) -> dict[str, Any] | None:
+        """The newest step, if it is time."""
+        if self._step is None or now < self._next:
+            return None
+        step, self._step, self._next = self._step, None, now + STEP_EVERY
+        return step
+
+
+def parse(line: bytes) -> Told | None:  # noqa: PLR0911 - one guard a case
+    """Word, value and more fields, or nothing. Steps and checkpoints have numbers, the others have names."""
+    if len(line) > LONGEST:
         return None
-    if words[0] != "milestone" and not (words[1].isascii() and words[1].isdigit()):
+    word, _, rest = line.decode("utf-8", "replace").strip().partition(" ")
+    value, _, more = rest.strip().partition(" ")
+    if not value or (word != "step" and word not in NAMES):
         return None
-    return words[0], words[1]
+    try:
+        fields = json.loads(more) if more else {}
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(fields, dict) or not all(_plain(field) for field in fields.values()):
+        return None
+    if word not in ("step", "checkpoint"):
+        return word, value, fields
+    if not (value.isascii() and value.isdigit() and len(value) <= LARGEST_NUMBER):
+        return None
+    return word, int(value), fields
+
+
+def _plain(value: object) -> bool:
+    """A value that can be written down again as JSON that everyone reads."""
+    if isinstance(value, list):
+        return all(isinstance(one, (str, int)) for one in value)
+    if isinstance(value, float):
+        return abs(value) < float("inf")  # NaN is not
+    return value is None or isinstance(value, (str, int))

@@ -1,12 +1,16 @@
-"""What the environment says; a value that cannot be read is its default, since a wrong setting must not stop a job."""
+"""What the environment says; a value that cannot be read is its default, since a wrong setting must not stop a job.
+
+Everything here is written by injection; `docs/supervisor.md` lists the variables with their defaults.
+"""
 
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Mapping
+
+LONGEST_WAIT = 900.0  # seconds: no setting makes us wait longer for the agent's word
 
 
 def number(environment: Mapping[str, str], name: str, default: float) -> float:
@@ -28,9 +32,11 @@ class Settings:
     agent_socket: Path | None
     volume: Path | None
     mark: Path | None
-    verdict_wait: float
-    pod_grace: float
+    memory_events: Path | None
     podinfo: Path | None
+    verdict_wait: float
+    check_wait: float
+    pod_grace: float
 
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> Settings:
@@ -47,45 +53,53 @@ class Settings:
             agent_socket=path("RELIGHT_SOCKET"),
             volume=path("RELIGHT_VOLUME"),
             mark=path("RELIGHT_MARK"),
-            verdict_wait=number(environment, "RELIGHT_VERDICT_WAIT", 120.0),
-            pod_grace=max(1.0, number(environment, "RELIGHT_POD_GRACE", 30.0) - 5.0),
+            memory_events=path("RELIGHT_MEMORY_EVENTS"),
             podinfo=path("RELIGHT_PODINFO"),
+            verdict_wait=min(number(environment, "RELIGHT_VERDICT_WAIT", 120.0), LONGEST_WAIT),
+            check_wait=min(number(environment, "RELIGHT_CHECK_SECONDS", 180.0), LONGEST_WAIT),
+            pod_grace=max(1.0, number(environment, "RELIGHT_POD_GRACE", 30.0) - 5.0),
         )
 
-    def schedule_count(self, environment: Mapping[str, str]) -> str:
-        """MA_SCHEDULE_CNT from the downward-API file, else the environment, else 1."""
-        return self.annotation("relight.dev/schedule-cnt") or environment.get("MA_SCHEDULE_CNT") or "1"
-
-    def epoch(self, environment: Mapping[str, str]) -> str:
-        """The epoch of the pod's template."""
-        return self.annotation("relight.dev/epoch") or environment.get("RELIGHT_EPOCH") or "0"
+    def epoch(self, environment: Mapping[str, str]) -> int:
+        """MA_SCHEDULE_CNT of this pod: the downward-API file, read again each time, else the environment, else 1."""
+        for text in (
+            self.annotation("relight.dev/epoch"),
+            environment.get("RELIGHT_EPOCH", ""),
+            environment.get("MA_SCHEDULE_CNT", ""),
+        ):
+            if text.isascii() and text.isdigit() and int(text[:18]) > 0:
+                return int(text[:18])
+        return 1
 
     def annotation(self, name: str) -> str:
         """One value of the downward API's `name="value"` lines; empty when there is none."""
         if self.podinfo is None:
             return ""
         try:
-            lines = self.podinfo.read_text(encoding="utf-8").splitlines()
-            for line in lines:
+            for line in self.podinfo.read_text(encoding="utf-8").splitlines():
                 key, _, value = line.partition("=")
                 if key == name:
                     return str(json.loads(value))
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return ""
         return ""
 
 
 def environment_of_start(
-    settings: Settings, *, starts: int, order: tuple[int, int, int] | None, progress: str
+    environment: Mapping[str, str],
+    settings: Settings,
+    *,
+    starts: int,
+    epoch: int,
+    attempt: int,
+    progress: str,
 ) -> dict[str, str]:
-    """What one start of the command sees: honest counters, read again at each start."""
-    added = {
-        "MA_PROC_START_CNT": str(starts),
-        "MA_SCHEDULE_CNT": settings.schedule_count(os.environ),
-        "RELIGHT_EPOCH": settings.epoch(os.environ) if order is None else str(order[0]),
-        "RELIGHT_ATTEMPT": "0" if order is None else str(order[1]),
-        "RELIGHT_RUN": settings.run,
-    }
+    """What one start of the command sees: its own environment, honest counters and the way to tell progress."""
+    seen = {name: value for name, value in environment.items() if name != "RELIGHT_MARK"}
+    seen["MA_PROC_START_CNT"] = str(starts)
+    seen["MA_SCHEDULE_CNT"] = seen["RELIGHT_EPOCH"] = str(epoch)
+    seen["RELIGHT_ATTEMPT"] = str(attempt)
+    seen["RELIGHT_RUN"] = settings.run
     if progress:
-        added["RELIGHT_PROGRESS"] = progress
-    return {**os.environ, **added}
+        seen["RELIGHT_PROGRESS"] = progress
+    return seen

@@ -1,56 +1,83 @@
-"""What must outlive a container within its pod: the count of starts and reports not yet acknowledged. Unwritable = kept in memory."""
+"""What must outlive a container within its pod, on the pod-scoped volume; a volume that cannot be written costs memory only, never the job.
+
+Two files, each replaced whole: `kept` (launches, the counter the process sees, rank of the last order obeyed) and `reports` (what the agent
+has not acknowledged, behind a line that says how far numbers have gone). A number is never used twice within one spool, and the spool has a
+name, so that (spool, seq) tells a report from its repetition for good, a lost volume included.
+"""
 
 from __future__ import annotations
 
 import json
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Tuple
+
+from supervisor.words import say
 
 MOST_REPORTS = 256
-MOST_DIGITS = 9
+LAST_TO_GO = ("exit", "started")
+Rank = Tuple[int, int, int]
 
 
 class Volume:
-    """The pod-scoped folder; each write is a rename, a failed one is no error."""
+    """The pod-scoped folder."""
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
-        self.starts = self._number()
-        self._reports: list[dict[str, Any]] = self._spooled()
-        self.sequence = max((report["seq"] for report in self._reports), default=0)
-        self.lost = 0
+        self._broken = False
+        kept = _record(self._read("kept"))
+        self.launches = _count(kept.get("launches"))
+        self.starts = _count(kept.get("starts"))
+        self.last = _rank(kept.get("last"))
+        head, *lines = self._read("reports").splitlines() or [""]
+        header = _record(head)
+        self._reports = _reports(lines)
+        self.sequence = max([_count(header.get("seq")), *(report["seq"] for report in self._reports)])
+        self.lost = _count(header.get("lost"))
+        name = header.get("spool")
+        self.spool = name if isinstance(name, str) and name else os.urandom(8).hex()
 
-    def count_start(self) -> int:
-        """One more start, written down before it happens."""
-        self.starts += 1
-        self._write("starts", str(self.starts))
+    def count_start(self, *, reset: bool = False) -> int:
+        """One more start, written down before it happens; what the process will see as its counter."""
+        self.launches += 1
+        self.starts = 1 if reset else self.starts + 1
+        self._keep()
         return self.starts
 
-    def add(self, report: dict[str, Any]) -> dict[str, Any]:
-        """Keep a report until it is acknowledged; the oldest go when there are too many, and are counted."""
+    def obey(self, last: Rank | None) -> None:
+        """Remember the rank of the last order, so that a new container of this pod takes nothing older."""
+        if last != self.last:
+            self.last = last
+            self._keep()
+
+    def add(self, report: dict[str, Any]) -> None:
+        """Keep a report until it is acknowledged; exits and starts are the last to go when there are too many."""
         self.sequence += 1
-        numbered = {**report, "seq": self.sequence}
-        self._reports.append(numbered)
+        self._reports.append({**report, "seq": self.sequence})
         while len(self._reports) > MOST_REPORTS:
-            self._reports.pop(0)
+            at = next((i for i, one in enumerate(self._reports) if one["type"] not in LAST_TO_GO), 0)
+            del self._reports[at]
             self.lost += 1
         self._save()
-        return numbered
 
     def acknowledge(self, sequence: int) -> None:
-        """Forget what the agent has."""
+        """Forget what the agent has: this number and all below."""
         kept = [report for report in self._reports if report["seq"] > sequence]
         if len(kept) != len(self._reports):
             self._reports = kept
             self._save()
 
-    def unsent(self) -> list[dict[str, Any]]:
-        """All that is not acknowledged, oldest first."""
-        return list(self._reports)
+    def after(self, sequence: int) -> dict[str, Any] | None:
+        """The first report above this number that is not acknowledged."""
+        return next((report for report in self._reports if report["seq"] > sequence), None)
+
+    def _keep(self) -> None:
+        kept = {"launches": self.launches, "starts": self.starts, "last": self.last}
+        self._write("kept", json.dumps(kept) + "\n")
 
     def _save(self) -> None:
-        self._write("reports", "".join(json.dumps(report) + "\n" for report in self._reports))
+        header = {"spool": self.spool, "seq": self.sequence, "lost": self.lost}
+        self._write("reports", "".join(json.dumps(line) + "\n" for line in (header, *self._reports)))
 
     def _write(self, name: str, text: str) -> None:
         if self._folder is None:
@@ -59,8 +86,13 @@ class Volume:
             new = self._folder / (name + ".new")
             new.write_text(text, encoding="utf-8")
             os.replace(str(new), str(self._folder / name))
-        except OSError:
-            return  # read-only or full: memory has it
+            self._broken = False
+        except OSError as error:  # read-only or full: memory has it
+            if not self._broken:
+                say(
+                    f"{self._folder} cannot be written ({error}): counters and reports live as long as this container"
+                )
+            self._broken = True
 
     def _read(self, name: str) -> str:
         if self._folder is None:
@@ -70,17 +102,25 @@ class Volume:
         except (OSError, ValueError):
             return ""
 
-    def _number(self) -> int:
-        text = self._read("starts").strip()
-        return int(text) if text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS else 0
 
-    def _spooled(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = []
-        for line in self._read("reports").splitlines()[-MOST_REPORTS:]:
-            try:
-                report = json.loads(line)
-            except ValueError:
-                continue
-            if isinstance(report, dict) and type(report.get("seq")) is int:
-                found.append(report)
-        return found
+def _record(line: str) -> dict[str, Any]:
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return record if isinstance(record, dict) else {}
+
+
+def _reports(lines: list[str]) -> list[dict[str, Any]]:
+    records = (_record(line) for line in lines[-MOST_REPORTS:])
+    return [one for one in records if type(one.get("seq")) is int and isinstance(one.get("type"), str)]
+
+
+def _count(value: object) -> int:
+    return value if type(value) is int and 0 <= value < 1 << 53 else 0
+
+
+def _rank(value: object) -> Rank | None:
+    if not isinstance(value, list) or [type(one) for one in value] != [int, int, int]:
+        return None
+    return (value[0], value[1], value[2])

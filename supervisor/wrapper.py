@@ -7,12 +7,17 @@ from the kubelet is passed on; told to end before the command began, it does not
 from __future__ import annotations
 
 WRAPPER = (
-    'm=; for d in "$RELIGHT_VOLUME" /dev/shm /tmp; do [ -n "$d" ] && [ -d "$d" ] && [ -w "$d" ] && m="$d/.relight-mark.$$" && break; done; '
-    'if [ -n "$m" ] && command -v python3 >/dev/null 2>&1; then rm -f "$m"; p=; e=; '
-    'trap \'e=1; [ -n "$p" ] && kill -TERM "$p" 2>/dev/null\' TERM; exec 3<&0; '
-    'RELIGHT_MARK="$m" python3 "$RELIGHT_SUPERVISOR" -- "$@" <&3 3<&- & p=$!; [ -n "$e" ] && kill -TERM "$p" 2>/dev/null; '
-    'while :; do wait "$p"; c=$?; kill -0 "$p" 2>/dev/null || break; done; '
-    'if [ -e "$m" ]; then rm -f "$m"; exit "$c"; fi; [ -n "$e" ] && exit 143; trap - TERM; exec 3<&-; fi; exec "$@"'
+    'm=; for d in "$RELIGHT_VOLUME" /dev/shm /tmp; do [ -n "$d" ] && f="$d/.relight-mark.$$" '
+    '&& ( : >"$f" ) 2>/dev/null && rm -f "$f" && m="$f" && break; done; '
+    'if [ -n "$m" ] && command -v python3 >/dev/null 2>&1; then p=; e=; t=; '
+    'trap \'e=1; t=1; [ -n "$p" ] && kill -TERM "$p" 2>/dev/null\' TERM; '
+    'for s in HUP INT QUIT USR1 USR2 WINCH; do trap "t=1; [ -n "\\$p" ] && kill -$s "\\$p" 2>/dev/null" "$s"; done; '
+    'exec 3<&0; RELIGHT_MARK="$m" python3 -I -S "$RELIGHT_SUPERVISOR" -- "$@" <&3 3<&- & p=$!; '
+    '[ -n "$e" ] && kill -TERM "$p" 2>/dev/null; '
+    'while :; do t=; wait "$p"; c=$?; [ -n "$t" ] && [ "$c" -gt 128 ] && kill -0 "$p" 2>/dev/null || break; done; '
+    'if [ -n "$t" ]; then wait "$p" 2>/dev/null; n=$?; [ "$n" = 127 ] || c=$n; fi; '
+    'if [ -e "$m" ]; then rm -f "$m"; exit "$c"; fi; [ -n "$e" ] && exit 143; '
+    'trap - TERM HUP INT QUIT USR1 USR2 WINCH; exec 3<&-; fi; exec "$@"'
 )
 
 
