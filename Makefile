@@ -54,8 +54,9 @@ check: lint ## lint and unit tests, under a minute: before each commit
 	$(PYTEST) -m "not real and not slow and not soak and not bench"
 
 .PHONY: real
-real: $(READY) ## fetch the real parts tests run on into the user's cache folder
+real: $(READY) ## fetch or build the real parts tests run on, in the user's cache folder
 	$(BIN)/python -m sandbox.kafka_jars
+	$(BIN)/python -m sandbox.control_plane_build
 
 .PHONY: test
 test: lint real ## everything: lint, all tests, real parts

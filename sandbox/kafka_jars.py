@@ -8,17 +8,14 @@ of the folder's name, so that versions live side by side.
 Maven is the way because that is where Kafka publishes its jars one by one, with what each needs.
 """
 
-import fcntl
-import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 from sandbox.errors import PartMissing
+from sandbox.part_cache import cache_folder, provide
 
 KAFKA_VERSION = "4.1.0"
 SCALA_VERSION = "2.13"
@@ -49,14 +46,6 @@ POM = f"""\
 """
 
 
-def cache_folder() -> Path:
-    """Where real parts are kept between runs: ``$XDG_CACHE_HOME/relight``, by default ``~/.cache/relight``."""
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    # The XDG specification says that a relative path is to be ignored.
-    root = Path(base) if Path(base).is_absolute() else Path.home() / ".cache"
-    return root / "relight"
-
-
 def jars_folder() -> Path:
     """Where the jars of this version are, or will be."""
     return cache_folder() / f"kafka-{KAFKA_VERSION}-scala-{SCALA_VERSION}-slf4j-{SLF4J_VERSION}"
@@ -77,44 +66,24 @@ def fetch() -> Path:
     Raises:
         PartMissing: Maven is not there, failed, or took longer than `FETCH_SECONDS`.
     """
-    folder = jars_folder()
-    if folder.is_dir():
-        return folder
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with _only_one(folder):
-        if not folder.is_dir():
-            _fetch_into(folder)
-    return folder
-
-
-@contextmanager
-def _only_one(folder: Path) -> Iterator[None]:
-    with folder.with_name(f".{folder.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # ends with the process, however that ends
-        yield
+    return provide(jars_folder(), _fetch_into)
 
 
 def _fetch_into(folder: Path) -> None:
-    prefix = f".{folder.name}.part-"
-    for leftover in folder.parent.glob(f"{prefix}*"):  # of a fetch that was killed: we hold the lock
-        shutil.rmtree(leftover)
-    part = Path(tempfile.mkdtemp(prefix=prefix, dir=folder.parent))
-    try:
-        (part / "pom.xml").write_text(POM, encoding="utf-8")
-        _run_maven(part)
-        (part / "jars").rename(folder)
-    finally:
-        shutil.rmtree(part)
+    with tempfile.TemporaryDirectory(prefix="relight-maven-") as work:
+        project = Path(work) / "pom.xml"
+        project.write_text(POM, encoding="utf-8")
+        _run_maven(project, folder)
 
 
-def _run_maven(part: Path) -> None:
+def _run_maven(project: Path, folder: Path) -> None:
     maven = shutil.which("mvn")
     if maven is None:
         raise PartMissing("no `mvn` on the PATH: Kafka's jars are fetched with Maven (3.6 or newer)")
     command = [
-        maven, "--batch-mode", "--quiet", "--strict-checksums", "--file", str(part / "pom.xml"),
+        maven, "--batch-mode", "--quiet", "--strict-checksums", "--file", str(project),
         f"org.apache.maven.plugins:maven-dependency-plugin:{DEPENDENCY_PLUGIN_VERSION}:copy-dependencies",
-        "-DincludeScope=runtime", f"-DoutputDirectory={part / 'jars'}",
+        "-DincludeScope=runtime", f"-DoutputDirectory={folder}",
     ]  # fmt: skip
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_SECONDS, check=False)

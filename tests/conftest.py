@@ -3,11 +3,17 @@
 import hypothesis
 import pytest
 
-pytest_plugins = ["tests.real.parts", "tests.real.data", "tests.real.kafka", "tests.real.soak_report"]
+pytest_plugins = [
+    "tests.real.parts",
+    "tests.real.data",
+    "tests.real.kafka",
+    "tests.real.kubernetes",
+    "tests.real.soak_report",
+]
 
 # A test that asks for one of these runs on a real part. Recorded data counts, so that `make check` is the
 # same everywhere.
-REAL_FIXTURES = frozenset({"kafka", "new_kafka", "relight_data"})
+REAL_FIXTURES = frozenset({"cluster", "kafka", "new_cluster", "new_kafka", "relight_data"})
 
 # No deadlines: what a law says does not depend on how busy the machine is.
 hypothesis.settings.register_profile("unit", deadline=None, print_blob=True)

@@ -111,11 +111,3 @@ def test_a_machine_without_java_is_told_what_to_install(
     monkeypatch.setenv("PATH", str(tmp_path))
 
     assert "`java`" in (kafka_jars.missing() or "")
-
-
-def test_a_relative_cache_folder_is_ignored_as_its_specification_says(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", "here")
-
-    assert kafka_jars.cache_folder() == Path.home() / ".cache" / "relight"
