@@ -1,0 +1,1 @@
+"""Injection: a pure change of a manifest, and every reason why a manifest is left as it is."""

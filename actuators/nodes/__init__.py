@@ -1,0 +1,1 @@
+"""Steps whose effect is on nodes: repair orders, and the mirror of a node's holds."""

@@ -1,0 +1,1 @@
+"""Steps whose effect is on pods: desired state of their processes."""

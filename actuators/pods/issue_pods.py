@@ -1,0 +1,47 @@
+"""Pods of a run's present issue, sorted by whether they can be told anything."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from actuators.jobs.run_objects import (
+    RunObject,
+    epoch_of,
+    has_ended,
+    is_leaving,
+    is_supervised,
+    pods_of,
+)
+from actuators.reply import Refused, Unsupported
+from actuators.world import World
+from runtime.kubernetes import Object
+
+
+@dataclass(frozen=True, slots=True)
+class IssuePods:
+    """Pods of one epoch that have not ended."""
+
+    tellable: list[Object]
+    leaving: list[Object]
+    """Being deleted: their processes may still live, and they answer nobody."""
+    unsupervised: list[Object]
+
+
+def issue_pods(run: RunObject, world: World) -> IssuePods:
+    """Read them now."""
+    alive = [pod for pod in pods_of(run, world) if epoch_of(pod) == run.epoch and not has_ended(pod)]
+    staying = [pod for pod in alive if not is_leaving(pod)]
+    return IssuePods(
+        tellable=[pod for pod in staying if is_supervised(pod)],
+        leaving=[pod for pod in alive if is_leaving(pod)],
+        unsupervised=[pod for pod in staying if not is_supervised(pod)],
+    )
+
+
+def need_all_supervised(run: RunObject, pods: IssuePods) -> None:
+    """An order that reaches only a part of the ranks must not be counted as one that reached all."""
+    if pods.unsupervised:
+        names = ", ".join(str(pod["metadata"]["name"]) for pod in pods.unsupervised[:3])
+        raise Unsupported("not_injected", f"{len(pods.unsupervised)} pods carry no supervisor ({names})")
+    if not pods.tellable and not pods.leaving:
+        raise Refused("no_pods", f"{run.title} has no pod at epoch {run.epoch}")

@@ -1,0 +1,58 @@
+"""Settings of the actuators, beside those of every process: `RELIGHT_KUBERNETES__RATE`, `RELIGHT_ACTING__DRY_RUN`."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated, Self
+
+from pydantic import Field, model_validator
+
+from runtime.settings import Duration, Group, KubernetesSettings, Settings
+
+
+class ActingSettings(Group):
+    """How steps are carried out, and what an operator forbids. Never a rulebook's (finding R48)."""
+
+    dry_run: bool = False
+    """Write nothing to the cluster: every step that would is answered `blocked`, cause `guard:dry_run`. Off: false."""
+    paused: bool = False
+    """Begin nothing that stops, isolates or ends anything; what starts and releases goes on. Off: false."""
+    time_limit: Duration = timedelta(seconds=6)
+    """After this a command begins no further call and answers `pending`. With one call's timeout it stays under 10 s (finding R29)."""
+    fan_out: Annotated[int, Field(ge=1, le=128)] = 16
+    """Calls of all commands together at once; the rate is the client's. As many as it keeps connections."""
+    renew_behind: Duration = timedelta(seconds=30)
+    """A stop order is written again when its `until` is so far behind the new one. Half the margin the core adds (60 s)."""
+    look_again: Duration = timedelta(seconds=2)
+    """When the core should ask again about what takes its time."""
+    retries: Annotated[int, Field(ge=1, le=10)] = 4
+    """How often one object is read again and written anew when somebody else wrote it meanwhile."""
+    most_nodes: Annotated[int, Field(ge=1, le=64)] = 16
+    """Nodes one run is kept off at most (design 8)."""
+
+
+class ActuatorSettings(Settings):
+    """Everything `relight actuators` reads."""
+
+    acting: ActingSettings = ActingSettings()
+    kubernetes: KubernetesSettings = KubernetesSettings(timeout=timedelta(seconds=3))
+    """As for every process, but 3 s a call: a step makes a few and has 10 s."""
+    subjects_at_once: Annotated[int, Field(ge=1, le=256)] = 16
+    """Commands carried out at the same time; commands of one subject never are."""
+    in_flight: Annotated[int, Field(ge=1, le=100_000)] = 500
+    """Commands taken and not confirmed; above it reading pauses."""
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        limit = self.acting.time_limit + self.kubernetes.timeout
+        if limit >= timedelta(seconds=10):
+            raise ValueError(
+                f"acting.time_limit ({self.acting.time_limit}) and kubernetes.timeout ({self.kubernetes.timeout}) "
+                "together must stay below 10 s: no command runs longer"
+            )
+        if self.kubernetes.connections < self.acting.fan_out:
+            raise ValueError(
+                f"kubernetes.connections ({self.kubernetes.connections}) must be at least acting.fan_out "
+                f"({self.acting.fan_out}): else calls wait for each other's connections"
+            )
+        return self
