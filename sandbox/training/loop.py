@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import signal
+import socket
 import sys
 import time
 
@@ -59,7 +60,7 @@ class Rank:
                 tell("milestone", "stable")
             if state.step % self._settings.save_every == 0 or state.step == self._settings.steps:
                 self._save(state, pace)
-        self._say("finished", step=state.step, digest=hashlib.sha256(state.to_bytes()).hexdigest())
+        say(self._settings, "finished", step=state.step, digest=hashlib.sha256(state.to_bytes()).hexdigest())
         self._exchange.close()
 
     def _meet(self) -> Exchange:
@@ -75,7 +76,7 @@ class Rank:
         named = self._exchange.together(chosen.folder.name.encode() if chosen else b"", lambda said: said[0])
         saved = self._checkpoints.named(named.decode()) if named else None
         state = self._state_of(saved)
-        self._say("started", step=state.step)
+        say(self._settings, "started", step=state.step)
         tell("milestone", "checkpoint_loaded")
         return state, Pace(saved.step_seconds if saved else None, self._settings.stable_within)
 
@@ -100,16 +101,6 @@ class Rank:
         self._exchange.together(digest.encode(), publish)
         tell("checkpoint", state.step)
 
-    def _say(self, what: str, **more: object) -> None:
-        settings = self._settings
-        say(
-            settings,
-            what,
-            schedule_count=settings.schedule_count,
-            start_count=settings.start_count,
-            **more,
-        )
-
 
 def say(settings: Settings, what: str, **more: object) -> None:
     """One line of JSON on standard output and in the file of starts."""
@@ -118,17 +109,19 @@ def say(settings: Settings, what: str, **more: object) -> None:
             "event": what,
             "rank": settings.me.rank,
             "epoch": settings.me.epoch,
+            "schedule_count": settings.schedule_count,
+            "start_count": settings.start_count,
+            "host": socket.gethostname(),
             "pid": os.getpid(),
             "at": time.time(),
             **more,
         }
     )
     print(line, flush=True)  # noqa: T201 - a container's log is what it prints
-    if settings.starts is not None:
-        with settings.starts.open(
-            "a", encoding="utf-8"
-        ) as file:  # one short write: lines of ranks do not mix
-            file.write(line + "\n")
+    if settings.starts is None:
+        return
+    with settings.starts.open("a", encoding="utf-8") as file:
+        file.write(line + "\n")  # one short write: lines of ranks do not mix
 
 
 def run(settings: Settings) -> int:
