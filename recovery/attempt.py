@@ -195,7 +195,7 @@ def fall(
 
 def descend(turn: Turn, incident: IncidentCell, wish: Wish, *, row: str, flags: tuple[str, ...] = ()) -> None:
     """Begin the next attempt of an incident whose present one is over, and say so."""
-    strategy, obstacles = choose(turn, run_of(turn), wish.then)
+    strategy, obstacles = choose(turn, run_of(turn), wish.then, (*incident.holds, *wish.holds))
     if strategy is None:
         exhausted = "budget_exhausted" in obstacles.values()
         ending = RELEASE_JOB if "unsupported" in obstacles.values() else FAIL_JOB

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from rules.compiled import CompiledRulebook
+from rules.escalation import Repeat
 from rules.model import CodeRow, FaultOrigin, LadderClass
 from rules.symbols import FaultSymbols
 from schemas.envelope import Event, TimeQuality
@@ -31,6 +32,8 @@ class Fault:
     row: CodeRow | None
     severity: str
     detail: str
+    repeat: Repeat | None = None
+    """Repeat rule of its own table, under `escalation: table`."""
 
     @property
     def evidence(self) -> str:
@@ -105,6 +108,7 @@ class Fault:
             counted=not self.clamped and not filtered and (self.row is None or self.row.repeat != "never"),
             filtered=filtered,
             filtered_again=filtered_again,
+            escalates_to=self.repeat.ladder_class.value if self.repeat else "none",
             trust=self.event.trust.value,
             state=self.state,
         )
@@ -139,6 +143,7 @@ def read_fault(event: Event, rulebook: CompiledRulebook) -> Fault:
         row=row,
         severity=severity,
         detail=data.detail or "",
+        repeat=rulebook.repeat(namespace, code),
     )
 
 

@@ -61,8 +61,8 @@ def ask(rulebook: CompiledRulebook, question: Question, *, without: frozenset[st
             continue
         hit = question.hits.get(rule.id)
         if rule.count is not None and (hit is None or not hit.fired):
-            number = hit.count if hit else 0
-            detail = f"{number} of {rule.count.at_least} in its window"
+            number, needed = (hit.count, hit.needed) if hit else (0, rule.count.at_least)
+            detail = f"{number} of {needed} in its window"
             considered.append(Considered(rule=rule.id, row=rule.row, outcome="not_matched", detail=detail))
             continue
         if rule.mode is Mode.SHADOW:

@@ -41,6 +41,8 @@ class Hit:
 
     count: int
     fired: bool
+    needed: int = 0
+    """How many make it fire."""
 
 
 def place_of(fault: Fault) -> str:
@@ -85,9 +87,7 @@ def expire_fault(turn: Turn, name: str) -> None:
 
 def observe_window(turn: Turn, compiled: CompiledRule, fault: Fault) -> tuple[str, Hit]:
     """Count the fault in the rule's window; the name of the window's cell and what came of it."""
-    count = compiled.rule.count
-    if count is None:
-        raise ValueError(f"rule {compiled.rule.id!r} counts nothing")
+    count = _count_of(compiled, fault)
     name = window_name(compiled, fault)
     cell = turn.get(name, WindowCell) or WindowCell()
     if count.mode == "strict" and _row_is_broken(turn, fault):
@@ -95,7 +95,7 @@ def observe_window(turn: Turn, compiled: CompiledRule, fault: Fault) -> tuple[st
     at = fault.event.time
     if _is_folded((*cell.times, *((cell.anchor,) if cell.anchor else ())), at, count.fold):
         inside = bisect_right(cell.times, at) - bisect_left(cell.times, at - count.within)
-        return name, Hit(inside, fired=False)
+        return name, Hit(inside, fired=False, needed=count.at_least)
     times, hit = slide(cell.times, at, count)
     anchor = at if hit.fired and count.fold else None
     if not times and anchor is None:
@@ -103,6 +103,16 @@ def observe_window(turn: Turn, compiled: CompiledRule, fault: Fault) -> tuple[st
     else:
         turn.put(name, WindowCell(times, anchor=anchor, due=turn.after(count.within + LATE_AT_MOST)))
     return name, hit
+
+
+def _count_of(compiled: CompiledRule, fault: Fault) -> Count:
+    """The rule's numbers, or those of the code's own table where the rule takes them."""
+    count = compiled.rule.count
+    if count is None:
+        raise ValueError(f"rule {compiled.rule.id!r} counts nothing")
+    if not count.from_table or fault.repeat is None:
+        return count
+    return count.model_copy(update={"at_least": fault.repeat.at_least, "within": fault.repeat.within})
 
 
 def _is_folded(anchors: tuple[datetime, ...], at: datetime, fold: timedelta) -> bool:
@@ -135,10 +145,12 @@ def slide(times: tuple[datetime, ...], at: datetime, count: Count) -> tuple[tupl
     if complete is None:
         complete = _completed_later(joined, own, count)
     if complete is None:
-        return _kept(joined, count.within), Hit(number, fired=False)
+        return _kept(joined, count.within), Hit(number, fired=False, needed=count.at_least)
     forgotten = bisect_right(joined, joined[complete]) if count.after_fire == "reset" else 0
     left = joined[forgotten:]
-    return _kept(left, count.within), Hit(_inside(joined, complete, count.within), fired=True)
+    return _kept(left, count.within), Hit(
+        _inside(joined, complete, count.within), fired=True, needed=count.at_least
+    )
 
 
 def _completed_later(joined: list[datetime], own: int, count: Count) -> int | None:

@@ -19,6 +19,7 @@ from recovery.cells import (
     CountersCell,
     HoldTarget,
     IncidentCell,
+    PodCell,
     RunCell,
     chip_name,
     place_name,
@@ -71,8 +72,10 @@ def open_incident(
     )
 
 
-def obstacle(turn: Turn, run: RunCell, strategy: Strategy) -> str:  # noqa: PLR0911 - one line a reason
-    """Why the strategy cannot be taken now; empty when it can."""
+def obstacle(  # noqa: PLR0911 - one line a reason
+    turn: Turn, run: RunCell, strategy: Strategy, holds: tuple[HoldTarget, ...] = ()
+) -> str:
+    """Why the strategy cannot be taken now, with the pods on these nodes to be made anew; empty when it can."""
     counters, ha = counters_of(turn), ha_of(turn, run)
     if not strategy.enabled:
         return strategy.disabled_because or "disabled"
@@ -80,6 +83,8 @@ def obstacle(turn: Turn, run: RunCell, strategy: Strategy) -> str:  # noqa: PLR0
         return f"{strategy.switch} is not among retry_num_implies"
     if strategy.flag == "pod_retry" and pod_budget_left(counters, ha) < max(1, strategy.effects.pod_retries):
         return "budget_exhausted"
+    if strategy.flag == "pod_retry" and _spares_rank_zero(turn, holds):
+        return "rank_zero"
     if strategy.effects.job_retries > job_budget_left(counters, ha):
         return "budget_exhausted"
     if strategy.supervised and not run.supervised:
@@ -91,7 +96,18 @@ def obstacle(turn: Turn, run: RunCell, strategy: Strategy) -> str:  # noqa: PLR0
     return ""
 
 
-def choose(turn: Turn, run: RunCell, then: tuple[str, ...]) -> tuple[Strategy | None, dict[str, str]]:
+def _spares_rank_zero(turn: Turn, holds: tuple[HoldTarget, ...]) -> bool:
+    """Rank 0's pod would be made anew, and the site excludes it from pod reschedule (A28). Walks the pods: for rare events only."""
+    if turn.rulebook.settings.rank_zero_in_pod_reschedule:
+        return False
+    nodes = {hold.node.uid for hold in holds}
+    pods = (turn.get(name, PodCell) for name in turn.names("pod/"))
+    return any(pod is not None and pod.rank == 0 and pod.node.uid in nodes for pod in pods)
+
+
+def choose(
+    turn: Turn, run: RunCell, then: tuple[str, ...], holds: tuple[HoldTarget, ...] = ()
+) -> tuple[Strategy | None, dict[str, str]]:
     """First strategy of the list that can be taken, and why the ones before it cannot."""
     obstacles: dict[str, str] = {}
     for name in then:
@@ -99,7 +115,7 @@ def choose(turn: Turn, run: RunCell, then: tuple[str, ...]) -> tuple[Strategy | 
         if strategy is None:
             obstacles[name] = "not in this rulebook"
             continue
-        reason = obstacle(turn, run, strategy)
+        reason = obstacle(turn, run, strategy, holds)
         if not reason:
             return strategy, obstacles
         obstacles[name] = reason
@@ -128,7 +144,7 @@ def begin_attempt(turn: Turn, incident: IncidentCell, strategy: Strategy, wish: 
         strategy=strategy.id,
         covers=strategy.covers,
         merge_before=strategy.merge_before.value if strategy.merge_before else "",
-        steps=tuple(step for step in strategy.steps if _applies(step, holds, heals=wish.heals)),
+        steps=tuple(step for step in strategy.steps if _applies(turn, step, holds, heals=wish.heals)),
         index=0,
         begun=False,
         held_since=None,
@@ -164,7 +180,7 @@ def replace_attempt(
     if may_refund(incident):
         refund(turn, incident)
     run = run_of(turn)
-    strategy, obstacles = choose(turn, run, then)
+    strategy, obstacles = choose(turn, run, then, (*incident.holds, *wish.holds))
     if strategy is None:
         last = RELEASE_JOB if not run.supported and otherwise == FAIL_JOB else otherwise
         strategy = turn.rulebook.strategies.get(last)
@@ -195,11 +211,13 @@ def _place(target: ChipTarget) -> str:
     return place_name(target.node.uid, target.chip.id)
 
 
-def _applies(step: Step, holds: tuple[HoldTarget, ...], *, heals: bool) -> bool:
+def _applies(turn: Turn, step: Step, holds: tuple[HoldTarget, ...], *, heals: bool) -> bool:
     if step.only_if == "fault_heals":
         return heals
     if step.only_if == "isolating":
         return bool(holds)
+    if step.only_if == "spare_decides":  # where it waits whatever is answered, isolating at once is better
+        return heals or (bool(holds) and turn.rulebook.settings.no_spare.isolate != "wait")
     return True
 
 

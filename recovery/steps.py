@@ -137,6 +137,8 @@ def arguments(turn: Turn, incident: IncidentCell, step: Step) -> dict[str, Any]:
     elif step.step in {StepName.RESUME_JOB, StepName.FIND_SPARE, StepName.DELETE_PODS}:
         known["keep_off"] = [{"uid": node.uid, "name": node.name} for node in incident.excluded]
         known["epoch"] = incident.epoch + 1
+    elif step.step is StepName.START_PROCESSES and incident.new_issue:
+        known["retained_pod_counter"] = turn.rulebook.settings.retained_pod_counter
     elif step.step in {StepName.FAIL_JOB, StepName.RELEASE_JOB}:
         known["cause"] = incident.cause
     return known

@@ -235,7 +235,7 @@ def wish_of(case: Case, rule: Rule) -> Wish:
 def _plan(turn: Turn, case: Case, rule: Rule, answer: Answer) -> None:
     wish = wish_of(case, rule)
     run = run_of(turn)
-    strategy, obstacles = choose(turn, run, wish.then)
+    strategy, obstacles = choose(turn, run, wish.then, wish.holds)
     verdict = "" if strategy is None else strategy.id
     if strategy is None:
         exhausted = "budget_exhausted" in obstacles.values()
@@ -263,7 +263,7 @@ def merge(turn: Turn, case: Case, rule: Rule) -> None:
     if incident is None:
         return
     alone = ask(turn.rulebook, case.question, without=frozenset({Verb.MERGE.value}))
-    need = _need(turn, alone.rule)
+    need = _need(turn, alone.rule, case)
     if need in VERBS or alone.rule is None or _covered(incident, case, need):
         _join(turn, incident, case, rule, alone.rule)
         return
@@ -278,11 +278,11 @@ def merge(turn: Turn, case: Case, rule: Rule) -> None:
     _say(turn, case, alone.rule, planned.strategy, alone, planned)
 
 
-def _need(turn: Turn, rule: Rule | None) -> str:
+def _need(turn: Turn, rule: Rule | None, case: Case) -> str:
     """What the event alone would lead to."""
     if rule is None or rule.then[0] in VERBS:
         return Verb.RECORD.value if rule is None else rule.then[0]
-    strategy, _ = choose(turn, run_of(turn), rule.then)
+    strategy, _ = choose(turn, run_of(turn), rule.then, case.holds)
     return strategy.id if strategy else rule.otherwise
 
 

@@ -12,6 +12,7 @@ from typing import Final
 
 from rules.compiled import condition_of
 from rules.errors import Finding, Severity, nearest
+from rules.escalation import LEVELS
 from rules.model import CodeRow, LadderClass, RulebookDocument
 from rules.tables import TableRow, cell_path
 
@@ -22,7 +23,9 @@ _CAN_ISOLATE: Final = frozenset({LadderClass.ISOLATE, LadderClass.DEFERRED, *_HE
 """Self-heal classes too: the third time in a day isolates."""
 
 _COMPANION: Final = re.compile(r"(?P<code>[^/\s]+)/(?P<seconds>\d+)s")
-_ESCALATION: Final = re.compile(r"\d+/\d+s/\w+|release/\d+s|lasting/\d+s/\w+|recovered/\d+s")
+_ESCALATION: Final = re.compile(
+    r"\d+/\d+s/(?P<level>\w+)|release/\d+s|lasting/\d+s/(?P<lasts>\w+)|recovered/\d+s"
+)
 
 
 def lint_codes(document: RulebookDocument) -> Iterator[Finding]:
@@ -68,7 +71,7 @@ def _lint_formats(row: CodeRow, position: int, known: set[str]) -> Iterator[Find
     elif companion is not None and companion["code"] not in known:
         message = f"companion_of names {companion['code']}, which stands in no table"
         yield _at(position, "companion_of", "RL333", message, _near(companion["code"], known))
-    wrong = [part for part in row.escalation.split(";") if part and not _ESCALATION.fullmatch(part)]
+    wrong = [part for part in row.escalation.split(";") if part and not _is_escalation(part)]
     if wrong:
         message = f"escalation holds {wrong[0]!r}"
         yield _at(
@@ -76,8 +79,13 @@ def _lint_formats(row: CodeRow, position: int, known: set[str]) -> Iterator[Find
             "escalation",
             "RL332",
             message,
-            "write N/Ts/LEVEL, release/Ts, lasting/Ts/LEVEL or recovered/Ts",
+            f"write N/Ts/LEVEL, release/Ts, lasting/Ts/LEVEL or recovered/Ts; levels are {', '.join(LEVELS)}",
         )
+
+
+def _is_escalation(part: str) -> bool:
+    found = _ESCALATION.fullmatch(part)
+    return found is not None and (found["level"] or found["lasts"] or "SeparateNPU") in LEVELS
 
 
 def _lint_pinned(document: RulebookDocument, known: set[str]) -> Iterator[Finding]:

@@ -17,6 +17,7 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from rules.errors import ConditionError, Finding, RulebookError
+from rules.escalation import Repeat, read_repeat
 from rules.expression import Condition, Predicate, read_condition
 from rules.model import CodeRow, Mode, Rule, RulebookDocument, Settings, Strategy
 from rules.packaged import default_content
@@ -64,6 +65,7 @@ class CompiledRulebook:
     """All rules, those switched off included, in order."""
     _index: Mapping[tuple[str, RuleKind], _Indexed] = field(repr=False)
     _rows: Mapping[tuple[str, str], CodeRow] = field(repr=False)
+    _repeats: Mapping[tuple[str, str], Repeat] = field(repr=False)
 
     def candidates(self, subject_kind: str, kind: RuleKind, code: str = "") -> tuple[CompiledRule, ...]:
         """Rules that may match, in the rulebook's order; rules switched off are not among them."""
@@ -75,6 +77,10 @@ class CompiledRulebook:
     def row(self, namespace: str, code: str) -> CodeRow | None:
         """The code's row in a table; None: nobody knows it."""
         return self._rows.get((namespace, code))
+
+    def repeat(self, namespace: str, code: str) -> Repeat | None:
+        """The code's own repeat rule; None where it has none, and without `escalation: table`."""
+        return self._repeats.get((namespace, code))
 
 
 def content_of(document: RulebookDocument) -> dict[str, Any]:
@@ -159,7 +165,15 @@ def _assemble(document: RulebookDocument, rules: Iterable[CompiledRule], digest:
         rules=kept,
         _index=_index(kept),
         _rows={(row.namespace, row.code): row for row in document.codes},
+        _repeats=_repeats(document),
     )
+
+
+def _repeats(document: RulebookDocument) -> dict[tuple[str, str], Repeat]:
+    if document.settings.escalation != "table":
+        return {}
+    read = {(row.namespace, row.code): read_repeat(row.escalation) for row in document.codes}
+    return {key: repeat for key, repeat in read.items() if repeat is not None}
 
 
 def _index(rules: tuple[CompiledRule, ...]) -> dict[tuple[str, RuleKind], _Indexed]:

@@ -116,6 +116,8 @@ class Count(Document):
     """`strict`: another code of the chip in between breaks the row."""
     fold: Duration = timedelta(0)
     """Occurrences this close to the first one are one."""
+    from_table: Flag = False
+    """Under `escalation: table` the code's own numbers replace `at_least` and `within`, where its row has some."""
 
 
 class Verb(StrEnum):
@@ -204,8 +206,9 @@ class Step(Document):
     on_failure: Failure = StepFailure(then=("fail_job",))
     on_cause: dict[str, Failure] = Field(default_factory=dict)
     """By cause of the failure, before `on_failure`."""
-    only_if: Literal["always", "fault_heals", "isolating"] = "always"
-    """`fault_heals`: only when the incident's fault is of a self-heal class; `isolating`: when a node is isolated."""
+    only_if: Literal["always", "fault_heals", "isolating", "spare_decides"] = "always"
+    """`fault_heals`: only when the incident's fault is of a self-heal class; `isolating`: when a node is isolated;
+    `spare_decides`: when a node is isolated and `no_spare` says for its class anything but to isolate and wait."""
     arguments: dict[str, Any] = Field(default_factory=dict)
 
 

@@ -53,6 +53,8 @@ class FaultSymbols:
     """The software filter kept this occurrence out of the count."""
     filtered_again: bool = False
     """The software filter kept out an occurrence of this code in this run before, within its memory (24 h)."""
+    escalates_to: str = "none"
+    """Class that repeating makes of it by its own table, under `escalation: table`; `none` without, and where its row says nothing."""
     trust: str = "internal"
     state: str = "once"
 
@@ -142,8 +144,6 @@ class ChipSymbols:
     """In-place recoveries for this chip within the limit's window, whatever the code."""
     all_user: bool = True
     """All of them, and this fault, were user class."""
-    unit_shared: bool = False
-    """Another job holds chips of the same reset unit."""
 
 
 @dataclass(frozen=True, slots=True)

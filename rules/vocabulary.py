@@ -36,6 +36,7 @@ NO_CLASS: Final = "none"
 
 _CLOSED: Final[dict[tuple[str, str], frozenset[str]]] = {
     ("fault", "class"): frozenset({*LadderClass, NO_CLASS}),
+    ("fault", "escalates_to"): frozenset({*LadderClass, NO_CLASS}),
     ("fault", "origin"): frozenset(FaultOrigin),
     ("fault", "scope"): frozenset(get_args(CodeRow.model_fields["scope"].annotation)),
     ("fault", "severity"): frozenset({*Severity, ""}),

@@ -14,6 +14,9 @@ import pytest
 TABLES = Path(__file__).parents[2] / "rules" / "default" / "tables"
 NAMESPACE_OF = {
     "ascend.csv": "ascend",
+    "ascend_server.csv": "node",
+    "ascend_status.csv": "ascend-status",
+    "dcgm.csv": "dcgm",
     "nvidia_xid.csv": "xid",
     "nvidia_sxid.csv": "sxid",
     "exit_codes.csv": "exit",
@@ -83,6 +86,12 @@ def by_code(file: str) -> dict[str, Row]:
     return {row["code"]: row for row in rows(file)}
 
 
+def by_ascend_code() -> dict[str, Row]:
+    """Chips and their servers: two tables from one source."""
+    return {row["code"]: row for row in ASCEND}
+
+
+ASCEND = rows("ascend.csv") + rows("ascend_server.csv")
 ALL_ROWS = [row for file in NAMESPACE_OF for row in rows(file)]
 every_table = pytest.mark.parametrize("file", NAMESPACE_OF)
 
@@ -220,7 +229,7 @@ def test_every_wait_and_count_of_an_escalation_has_its_unit() -> None:
 
 
 def test_ascend_has_every_row_of_the_study() -> None:
-    files = Counter(row["source"].split(";")[0].rpartition("/")[2] for row in rows("ascend.csv"))
+    files = Counter(row["source"].split(";")[0].rpartition("/")[2] for row in ASCEND)
     assert files == {
         "faultCode.json": 802,
         "NodeDConfiguration.json": 59,
@@ -231,20 +240,20 @@ def test_ascend_has_every_row_of_the_study() -> None:
 
 
 def test_ascend_levels_map_to_the_documented_class() -> None:
-    assert where([row for row in rows("ascend.csv") if row["class"] != CLASS_OF_LEVEL[row["level"]]]) == []
+    assert where([row for row in ASCEND if row["class"] != CLASS_OF_LEVEL[row["level"]]]) == []
 
 
 def test_ascend_levels_are_as_many_as_in_the_source() -> None:
-    assert Counter(row["level"] for row in rows("ascend.csv")) == ROWS_OF_LEVEL
+    assert Counter(row["level"] for row in ASCEND) == ROWS_OF_LEVEL
 
 
 def test_only_the_two_input_errors_are_plain_user_class() -> None:
-    assert {row["code"] for row in rows("ascend.csv") if row["origin"] == "user"} == {"80C98002", "80CB8002"}
+    assert {row["code"] for row in ASCEND if row["origin"] == "user"} == {"80C98002", "80CB8002"}
 
 
 @pytest.mark.parametrize("code", ["80C98003", "8C2FA001"])
 def test_a_mixed_origin_counts_as_hardware_and_says_so(code: str) -> None:
-    row = by_code("ascend.csv")[code]
+    row = by_ascend_code()[code]
     assert row["origin"] == "hardware"
     assert "User" in row["name"]
 
@@ -268,12 +277,12 @@ def test_a_mixed_origin_counts_as_hardware_and_says_so(code: str) -> None:
     ],
 )
 def test_well_known_ascend_codes(code: str, class_: str, scope: str) -> None:
-    row = by_code("ascend.csv")[code]
+    row = by_ascend_code()[code]
     assert (row["class"], row["scope"]) == (class_, scope)
 
 
 def test_mindcluster_s_repeat_rules_are_shipped_as_information() -> None:
-    escalations = {row["code"]: row["escalation"] for row in rows("ascend.csv") if row["escalation"]}
+    escalations = {row["code"]: row["escalation"] for row in ASCEND if row["escalation"]}
     assert len(escalations) == 43
     assert escalations["80E01801"] == "2/86400s/ManuallySeparateNPU"
     assert escalations["80E18005"] == "3/86400s/ManuallySeparateNPU"
@@ -288,7 +297,7 @@ def test_chip_levels_equal_mindcluster_s_own_file(relight_data: Path) -> None:
     )
     assert {name.removesuffix("Codes") for name in lists} == set(LISTS_BY_SEVERITY)
     levels = {code: level for level in LISTS_BY_SEVERITY for code in lists[f"{level}Codes"]}
-    table = by_code("ascend.csv")
+    table = by_ascend_code()
     assert {code: table[code]["level"] for code in levels if code in table} == levels
     from_that_file = {code for code, row in table.items() if "faultCode.json" in row["source"]}
     assert from_that_file == set(levels)
@@ -305,7 +314,7 @@ def test_switch_and_public_levels_equal_mindcluster_s_own_files(relight_data: Pa
         for name, codes in lists.items()
         for code in codes
     }
-    table = by_code("ascend.csv")
+    table = by_ascend_code()
     assert len(levels) == 60
     assert {code: table[code]["level"] for code in levels if code in table} == levels
 
@@ -317,7 +326,7 @@ def test_repeat_rules_equal_mindcluster_s_own_file(relight_data: Path) -> None:
         for block in json.loads(text)["FaultFrequency"]
         for code in block["EventId"]
     }
-    found = {row["code"]: row["escalation"].split(";")[0] for row in rows("ascend.csv") if row["escalation"]}
+    found = {row["code"]: row["escalation"].split(";")[0] for row in ASCEND if row["escalation"]}
     assert found == expected
 
 

@@ -50,7 +50,7 @@ def test_against_nothing_all_is_new() -> None:
             ["+ rule more: The run stands still"],
         ),
         (lambda c: c["rules"].append(c["rules"].pop(0)), ["> rule ha-off: now after node-else"]),
-        (lambda c: c["rules"].insert(0, c["rules"].pop(3)), ["> rule requeued-by-its-queue: now first"]),
+        (lambda c: c["rules"].insert(0, c["rules"].pop(3)), ["> rule record-class: now first"]),
         (lambda c: c["strategies"].pop(0), ["- strategy in_place_recovery"]),
         (lambda c: c["codes"].pop(0), ["- code ascend 020000002"]),
         (
