@@ -6,7 +6,6 @@ ended at, what stands on the disk is right (see `checkpoints`).
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import signal
@@ -60,7 +59,7 @@ class Rank:
                 tell("milestone", "stable")
             if state.step % self._settings.save_every == 0 or state.step == self._settings.steps:
                 self._save(state, pace)
-        say(self._settings, "finished", step=state.step, digest=hashlib.sha256(state.to_bytes()).hexdigest())
+        say(self._settings, "finished", step=state.step, digest=state.digest)
         self._exchange.close()
 
     def _meet(self) -> Exchange:

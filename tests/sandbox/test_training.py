@@ -19,7 +19,7 @@ from sandbox.training import build
 from sandbox.training.checkpoints import MANIFEST, Checkpoints
 from sandbox.training.errors import NoRendezvous, Outdated, PeerLost
 from sandbox.training.fence import Fence
-from sandbox.training.model import Shard, State, mean
+from sandbox.training.model import State, alone
 from sandbox.training.pace import Pace
 from sandbox.training.rendezvous import Member, Place, gather, join
 
@@ -117,15 +117,6 @@ def undisturbed(program: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     return job.result()
 
 
-def trained_alone(steps: int, ranks: int = 4) -> State:
-    """The same computation without processes, wires and files."""
-    shards = [Shard(1, rank) for rank in range(ranks)]
-    state = State.new()
-    for _ in range(steps):
-        state = state.after(mean([shard.gradient(state) for shard in shards]))
-    return state
-
-
 @pytest.mark.slow
 def test_ranks_compute_what_one_process_computes_alone(job: Job) -> None:
     job.start(step_seconds=0.0)
@@ -135,8 +126,8 @@ def test_ranks_compute_what_one_process_computes_alone(job: Job) -> None:
     saved = newest.newest()
     assert saved is not None
     assert saved.step == STEPS
-    assert newest.read_part(saved) == trained_alone(STEPS).to_bytes()
-    assert trained_alone(STEPS).weights != trained_alone(STEPS - 1).weights  # it does learn
+    assert newest.read_part(saved) == alone(STEPS, ranks=4).to_bytes()
+    assert alone(STEPS, ranks=4).weights != alone(STEPS - 1, ranks=4).weights  # it does learn
 
 
 @pytest.mark.slow
