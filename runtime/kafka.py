@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from runtime.errors import BrokerAway, BrokerError, BrokerRefused, Fenced
-from runtime.settings import KafkaSettings
+from runtime.settings import ConsumerSettings, KafkaSettings
 
 PARTITIONER: Final = "murmur2_random"
 LARGEST_MESSAGE: Final = 8_000_000
@@ -92,6 +92,22 @@ class KafkaClients:
                 "enable.auto.commit": False,
                 "enable.auto.offset.store": False,
                 "auto.offset.reset": "earliest",
+                "fetch.wait.max.ms": 100,
+            }
+        )
+
+    def member(self, group: str, settings: ConsumerSettings) -> Consumer:
+        """Member of a consumer group; commits nothing by itself. A group that never committed begins at the start of the log."""
+        return Consumer(
+            {
+                **self._common,
+                "group.id": group,
+                "isolation.level": "read_committed",
+                "enable.auto.commit": False,
+                "enable.auto.offset.store": False,
+                "auto.offset.reset": "earliest",
+                "session.timeout.ms": _milliseconds(settings.session_timeout),
+                "heartbeat.interval.ms": _milliseconds(settings.heartbeat),
                 "fetch.wait.max.ms": 100,
             }
         )
