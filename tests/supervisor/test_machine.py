@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from supervisor import machine
-from supervisor.machine import Action, ChildExit, Extend, GroupGone, Order, State, Terminate, Tick
+from supervisor.machine import Action, Checked, ChildExit, Extend, GroupGone, Order, State, Terminate, Tick
 
 ORDERS = st.builds(
     Order,
@@ -16,6 +16,7 @@ ORDERS = st.builds(
     until=st.floats(0, 500),
     otherwise=st.sampled_from(["rerun", "exit"]),
     grace=st.floats(0, 30),
+    reset=st.booleans(),
 )
 EVENTS = st.lists(
     st.tuples(
@@ -24,6 +25,7 @@ EVENTS = st.lists(
             st.builds(ChildExit, st.integers(-15, 3)),
             st.just(GroupGone()),
             st.builds(Extend, st.floats(0, 5000)),
+            st.builds(Checked, st.booleans()),
             st.just(Terminate()),
             st.just(Tick()),
         ),
@@ -36,13 +38,15 @@ EVENTS = st.lists(
 class World:
     """The machine with a model of the child: an event that cannot happen does not."""
 
-    def __init__(self, high_availability: bool) -> None:
+    def __init__(self, *, high_availability: bool = True, check: bool = False, wait: bool = False) -> None:
         self.now = 0.0
         self.leader = self.group = False
         self.ended: int | None = None
         self.codes: list[int] = []
+        self.starts: list[int] = []
+        self.refused = 0
         self.state = State(high_availability=high_availability)
-        self.state, actions = machine.begin(self.state, 0.0, check=False, wait=False)
+        self.state, actions = machine.begin(self.state, 0.0, check=check, wait=wait)
         self.do(actions)
 
     def do(self, actions: list[Action]) -> None:
@@ -50,7 +54,10 @@ class World:
             if action.do == "start":
                 assert not self.leader, "two children"
                 assert not self.group, "a second child beside what is left of the first"
+                assert self.ended is None, "a start after the end"
                 self.leader = self.group = True
+                self.starts.append(action.value)
+            self.refused += action.do == "refuse"
             if action.do == "exit":
                 self.ended = action.value
 
@@ -68,8 +75,8 @@ class World:
         self.do(actions)
 
 
-def lived(events: list[tuple[machine.Event, float]], *, high_availability: bool = True) -> World:
-    world = World(high_availability)
+def lived(events: list[tuple[machine.Event, float]], **beginning: bool) -> World:
+    world = World(**beginning)
     for event, later in events:
         world.now += later
         if world.ended is None:
@@ -77,16 +84,21 @@ def lived(events: list[tuple[machine.Event, float]], *, high_availability: bool 
     return world
 
 
-@given(EVENTS)
-def test_two_children_never_live_at_once(events: list[tuple[machine.Event, float]]) -> None:
-    lived(events)  # the world asserts it at every start
+BEGINNINGS = st.sampled_from([{}, {"check": True}, {"wait": True}, {"high_availability": False}])
 
 
-@given(EVENTS)
-def test_silence_after_the_command_ended_leads_to_an_end_or_a_running_command(
-    events: list[tuple[machine.Event, float]],
+@given(EVENTS, BEGINNINGS)
+def test_two_children_never_live_at_once(
+    events: list[tuple[machine.Event, float]], beginning: dict[str, bool]
 ) -> None:
-    world = lived(events)
+    lived(events, **beginning)  # the world asserts it at every start
+
+
+@given(EVENTS, BEGINNINGS)
+def test_silence_leads_to_an_end_or_a_running_command(
+    events: list[tuple[machine.Event, float]], beginning: dict[str, bool]
+) -> None:
+    world = lived(events, **beginning)
     for _ in range(20000):
         at = machine.next_time(world.state)
         if world.ended is not None or at is None:
@@ -96,11 +108,23 @@ def test_silence_after_the_command_ended_leads_to_an_end_or_a_running_command(
     assert world.ended is not None or world.state.phase == machine.RUNNING
 
 
-@given(EVENTS)
-def test_the_code_at_the_end_is_one_the_command_ended_with(events: list[tuple[machine.Event, float]]) -> None:
-    world = lived(events)
-    if world.ended is not None and world.codes:
-        assert world.ended == world.codes[-1] or world.ended == -9
+@given(EVENTS, BEGINNINGS)
+def test_the_code_at_the_end_is_the_commands_own(
+    events: list[tuple[machine.Event, float]], beginning: dict[str, bool]
+) -> None:
+    world = lived(events, **beginning)
+    if world.ended is not None and not world.leader and world.codes:
+        assert world.ended == world.codes[-1]
+
+
+@given(EVENTS, BEGINNINGS)
+def test_success_is_said_only_of_a_command_that_succeeded(
+    events: list[tuple[machine.Event, float]], beginning: dict[str, bool]
+) -> None:
+    world = lived(events, **beginning)
+    if world.ended == 0:
+        assert world.codes
+        assert world.codes[-1] == 0
 
 
 @given(EVENTS, ORDERS)
@@ -136,3 +160,81 @@ def test_no_word_holds_an_exit_longer_than_fifteen_minutes(untils: list[float]) 
 
 def test_without_ha_the_exit_is_at_once() -> None:
     assert lived([(ChildExit(7), 1.0)], high_availability=False).ended == 7
+
+
+def test_what_was_told_to_end_before_its_first_start_did_not_succeed() -> None:
+    for beginning in ({"check": True}, {"wait": True}):
+        assert lived([(Terminate(), 1.0)], **beginning).ended == -15
+    stopped: list[tuple[machine.Event, float]] = [(Order(1, 1, "stop", until=99), 1.0), (Terminate(), 1.0)]
+    assert lived(stopped, wait=True).ended == -15
+
+
+def test_a_check_that_never_ends_lets_the_command_start_at_its_deadline() -> None:
+    world = World(check=True)
+    assert machine.next_time(world.state) == world.state.check_wait
+    world.now = world.state.check_wait
+    world.tell(Tick())
+
+    assert world.starts == [0]
+
+
+def test_the_agents_word_during_the_check_holds_the_start_that_follows() -> None:
+    world = lived([(Extend(60.0), 1.0), (Checked(passed=True), 1.0)], check=True)
+    assert (world.state.phase, machine.next_time(world.state)) == (machine.WAITING, 60.0)
+    world.tell(Order(1, 1, "run"))
+
+    assert world.starts == [0]
+
+
+def test_a_failed_check_starts_nothing_even_if_the_agent_asked_to_wait() -> None:
+    world = lived([(Extend(60.0), 1.0), (Checked(passed=False), 1.0)], check=True)
+
+    assert (world.state.phase, world.starts) == (machine.HELD, [])
+
+
+def test_a_wait_ends_at_most_fifteen_minutes_after_it_began_whatever_is_said() -> None:
+    world = lived([(Extend(1e6), 1.0), (Extend(1e6), 100.0)], wait=True)
+
+    assert machine.next_time(world.state) == machine.LONGEST_HOLD
+
+
+def test_a_reset_goes_with_its_run_through_a_stop_that_is_not_complete() -> None:
+    stop, run = Order(1, 1, "stop", until=99), Order(1, 1, "run", reset=True)
+    world = lived([(stop, 1.0), (run, 1.0), (ChildExit(-15), 1.0), (GroupGone(), 0.0)])
+
+    assert world.starts == [0, 1]
+
+
+def test_a_reset_told_to_a_running_command_does_not_hit_a_later_start() -> None:
+    stop = Order(1, 2, "stop", until=9, otherwise="rerun")
+    world = lived(
+        [
+            (Order(1, 1, "run", reset=True), 1.0),
+            (stop, 1.0),
+            (ChildExit(-15), 1.0),
+            (GroupGone(), 0.0),
+            (Tick(), 99.0),
+        ]
+    )
+
+    assert world.starts == [0, 0]
+
+
+def test_no_order_moves_a_supervisor_without_ha_or_after_a_release() -> None:
+    for events in ([], [(Order(1, 1, "release"), 1.0)]):
+        world = lived([*events, (Order(1, 2, "stop", until=99), 1.0)], high_availability=bool(events))
+        assert (world.state.phase, world.refused) == (machine.RUNNING, 1)
+
+
+def test_a_stop_that_even_kill_does_not_finish_ends_the_container() -> None:
+    world = lived([(Order(1, 1, "stop", until=60), 0.0)])
+    ticks = 0
+    while world.ended is None:
+        at = machine.next_time(world.state)
+        assert at is not None
+        world.now = max(world.now, at)
+        world.tell(Tick())
+        ticks += 1
+
+    assert (world.ended, world.now) == (-9, 60 + world.state.verdict_wait)
+    assert ticks < 200
