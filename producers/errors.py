@@ -7,6 +7,9 @@ ProducerError               root
 ├── MappingError            a mapping table is wrong: its author must act
 ├── ScrapeFailed            temporary: an exporter did not answer, or not with something that can be read whole
 ├── PlacementError          the placement file is wrong: whoever writes it must act
+├── LineBroken              a supervisor's line carries something that is no line of ours: the line ends, it connects again
+├── PeerUnknown             who connected cannot be told, or may not speak: refused
+├── LeaseLost               another watcher speaks for the cluster: this process ends, the next begins from a list
 └── PublishError            an event was not published
     ├── EventRefused        it is no valid event: whoever built it must mend it; nothing was sent
     └── DeliveryFailed      the broker did not confirm it: it may or may not have arrived, the same id again is harmless
@@ -41,6 +44,18 @@ class ScrapeFailed(ProducerError):  # noqa: N818 - as above
 
 class PlacementError(ProducerError):
     """The placement file cannot be read; the message names the line and what would be right."""
+
+
+class LineBroken(ProducerError):  # noqa: N818 - as above
+    """A line from a pod that is no line of this version."""
+
+
+class PeerUnknown(ProducerError):  # noqa: N818 - as above
+    """Who is at the other end of the socket cannot be told, or is nobody who may speak."""
+
+
+class LeaseLost(ProducerError):  # noqa: N818 - as above
+    """Another watcher holds the Lease."""
 
 
 class PublishError(ProducerError):

@@ -20,13 +20,13 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Final
+from typing import Final, Protocol
 
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, KafkaException, Message, Producer
 
 from producers.clock_offset import ClockOffset
 from producers.settings import PublisherSettings
-from producers.spool import Entry, Spool
+from producers.spool import Entry
 from runtime import logs
 from runtime.kafka import explain
 from schemas.envelope import CONTENT_TYPE, MAX_EVENT_BYTES
@@ -36,6 +36,26 @@ _TAKE: Final = 200
 _PURGE_PATIENCE: Final = 1.0
 _HEADERS: Final[list[tuple[str, str | bytes | None]]] = [("content-type", CONTENT_TYPE)]
 _log = logs.get(__name__)
+
+
+class Outgoing(Protocol):
+    """What waits to be sent: the spool of a node agent, or a watcher's outbox. `producers.spool.Spool` says what each of these means."""
+
+    @property
+    def acked(self) -> int: ...  # noqa: D102 - as there
+
+    @property
+    def next_sequence(self) -> int: ...  # noqa: D102 - as there
+
+    def take(self, most: int) -> list[Entry]: ...  # noqa: D102 - as there
+
+    def rewind(self) -> None: ...  # noqa: D102 - as there
+
+    def acknowledge(self, below: int) -> None: ...  # noqa: D102 - as there
+
+    def renumber(self, entry: Entry) -> None: ...  # noqa: D102 - as there
+
+    def give_up(self, entry: Entry, reason: str) -> None: ...  # noqa: D102 - as there
 
 
 @dataclass(slots=True)
@@ -67,7 +87,7 @@ class Publisher:
 
     def __init__(
         self,
-        spool: Spool,
+        spool: Outgoing,
         topic: str,
         new_producer: Callable[[], Producer],
         offset: ClockOffset,

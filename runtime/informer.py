@@ -9,16 +9,28 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
 
 from runtime import logs
 from runtime.errors import ApiAway, ApiError, ApiGone, ApiTooMany
-from runtime.kubernetes import Change, ChangeKind, Listing, Object, Watch
+from runtime.kubernetes import Change, ChangeKind, Listing, Object
 
 _log = logs.get(__name__)
+
+
+class OpenWatch(Protocol):
+    """What an informer needs of a watch."""
+
+    def close(self) -> None:
+        """End it, from any thread."""
+        ...
+
+    def __iter__(self) -> Iterator[Change]:
+        """Changes until it ends."""
+        ...
 
 
 class Source(Protocol):
@@ -28,7 +40,7 @@ class Source(Protocol):
         """All objects."""
         ...
 
-    def watch(self, path: str, *, since: str, labels: str = "", fields: str = "") -> Watch:
+    def watch(self, path: str, *, since: str, labels: str = "", fields: str = "") -> OpenWatch:
         """Changes from a version on."""
         ...
 
@@ -85,7 +97,7 @@ class Informer:
         self._lock = threading.Lock()
         self._known: dict[tuple[str, str], Object] = {}
         self._stop = threading.Event()
-        self._watch: Watch | None = None
+        self._watch: OpenWatch | None = None
         self._version = ""
         self.synced = threading.Event()
         """Set once the first list was told."""
