@@ -9,7 +9,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, model_validator
 
-from runtime.settings import Duration, Group, Settings
+from runtime.settings import Duration, Group, KubernetesSettings, Settings
 
 
 class NodeSettings(Group):
@@ -105,8 +105,70 @@ class SourceSettings(Group):
     """File that says what ran where (see `producers.placement`). Off: unset, signals carry no placement."""
 
 
+class PeersFrom(StrEnum):
+    """Whose word it is which pod a process belongs to."""
+
+    CGROUP = "cgroup"
+    """The kernel's control groups, as kubelets make them."""
+    ENVIRONMENT = "environment"
+    """RELIGHT_POD_UID of the process: a pod may lie. Only where a kubelet makes no control groups, and every pod is trusted."""
+
+
+class SupervisorSettings(Group):
+    """The socket the supervisors in pods connect to."""
+
+    socket: Path = Path("/run/relight/agent/supervisors.sock")
+    """The socket. Pods mount its folder, since the file is a new one after each start of the agent."""
+    mode: Annotated[int, Field(ge=0, le=0o777)] = 0o666
+    """Permissions, as a number: containers run as any user, and who speaks is the kernel's word. 438 is 0666."""
+    peers_from: PeersFrom = PeersFrom.CGROUP
+    """Where a peer's pod is read from. Anything but `cgroup` is for trying things out."""
+    known_within: Duration = timedelta(seconds=15)
+    """From the connection to a hello of a pod the API knows on this node; past it the line ends, and the supervisor tries again."""
+    lines: Annotated[int, Field(ge=1)] = 512
+    """Lines in all. 512: four containers in each of the 110 pods a node takes."""
+    lines_of_a_pod: Annotated[int, Field(ge=1)] = 8
+    """Lines of one pod."""
+    lines_per_second: Annotated[float, Field(gt=0)] = 5.0
+    """What one pod may say in the long run. 5: a step a second and the odd report. More waits."""
+    burst: Annotated[float, Field(ge=1)] = 600.0
+    """What one pod may say at once: twice the 256 reports a supervisor keeps for a new line."""
+    total_per_second: Annotated[float, Field(gt=0)] = 500.0
+    """What all pods together may say in the long run."""
+    total_burst: Annotated[float, Field(ge=1)] = 20_000.0
+    """What all pods together may say at once: every pod of a node after a restart of the agent."""
+    bytes_a_token: Annotated[int, Field(ge=1)] = 2048
+    """Bytes of a line that count as one more line."""
+    most_waiting: Annotated[int, Field(ge=4096)] = 65_536
+    """Bytes that wait for a supervisor that does not read; above it its line ends."""
+    spool_share: Annotated[float, Field(gt=0, le=1)] = 0.5
+    """Part of the spool that reports of pods may fill. Half: the node's own faults always have the other one."""
+    progress_every: Duration = timedelta(seconds=1)
+    """Between two steps told of one pod. Fleets of many thousand pods want 10 s: steps are most of what is sent."""
+    promise_every: Duration = timedelta(seconds=20)
+    """How often a supervisor that holds an exit is told that an answer will come."""
+    promise_lasts: Duration = timedelta(seconds=120)
+    """How long one such word lasts: what a held exit costs at most when the agent dies. As long as the supervisor holds by itself."""
+    promise_at_most: Duration = timedelta(minutes=15)
+    """From the exit on, no word is given any more: who has not decided by then will not."""
+
+
+class DeviceSettings(Group):
+    """Which chips belong to which pod."""
+
+    checkpoint: Path | None = Path("/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint")
+    """The kubelet's file of grants (see `producers.device_grants`). Off: unset, then only pods' annotations tell."""
+
+
 class AgentSettings(Settings):
     """Everything the node agent reads."""
+
+    on_cluster: bool = False
+    """Talk to the Kubernetes API: watch this node's pods, serve their supervisors, carry out repairs. Off: only watch chips and logs."""
+    kubernetes: KubernetesSettings = KubernetesSettings(rate=10, burst=20, connections=4)
+    """How to reach the API server: gently, 12,500 agents do."""
+    supervisors: SupervisorSettings = SupervisorSettings()
+    devices: DeviceSettings = DeviceSettings()
 
     node: NodeSettings = NodeSettings()
     spool: SpoolSettings = SpoolSettings()

@@ -158,6 +158,12 @@ class Spool:
             return sum(segment.size for lane in self._lanes.values() for segment in lane)
 
     @property
+    def kept_size(self) -> int:
+        """Bytes of what is never dropped: faults and exits."""
+        with self._mutex:
+            return sum(segment.size for segment in self._lanes[Lane.KEPT])
+
+    @property
     def acked(self) -> int:
         """All events numbered below are confirmed or dropped."""
         return self._mark.acked
