@@ -150,6 +150,8 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(
         env_prefix="RELIGHT_",
         env_nested_delimiter="__",
+        # One variable of a group leaves the others as this process has them, not as every process has them.
+        nested_model_default_partial_update=True,
         frozen=True,
         extra="ignore",
         use_attribute_docstrings=True,

@@ -11,6 +11,7 @@ repeats what we believe of them (design 10). There is no kubelet in it: `sandbox
 
 import base64
 import json
+import re
 import secrets
 import shutil
 import ssl
@@ -127,7 +128,8 @@ class ControlPlane:
 
     def kubeconfig_of(self, user: str, groups: Sequence[str] = ()) -> Path:
         """Write the kubeconfig of any user, known to the API server by a certificate. What it may do RBAC says."""
-        file = self._folder / "users" / f"{user.replace('/', '_')}.kubeconfig"
+        # The official client takes a colon in a path for the beginning of another path.
+        file = self._folder / "users" / f"{re.sub(r'[/:]', '_', user)}.kubeconfig"
         file.parent.mkdir(exist_ok=True)
         certificate = self._known().for_user(user, groups)
         return self._write_kubeconfig(

@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel
 
 from runtime.errors import SettingsConflict
-from runtime.settings import Group, Settings, read_settings
+from runtime.settings import Group, KafkaSettings, Settings, read_settings
 from streams.settings import StreamSettings
 
 
@@ -88,3 +88,16 @@ def test_every_setting_says_what_it_means(model: type[BaseModel]) -> None:
     ]
 
     assert silent == []
+
+
+class _OwnDefault(Settings):
+    kafka: KafkaSettings = KafkaSettings(bootstrap="own:9092", replication_factor=5)
+
+
+def test_one_variable_of_a_group_leaves_the_defaults_a_process_has_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("RELIGHT_KAFKA__BOOTSTRAP", "elsewhere:9092")
+    settings = read_settings(_OwnDefault)
+    assert settings.kafka.bootstrap == "elsewhere:9092"
+    assert settings.kafka.replication_factor == 5

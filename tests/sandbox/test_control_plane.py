@@ -71,7 +71,7 @@ def test_a_user_may_do_what_rbac_grants_and_nothing_else(
     api.create(f"{rules}/namespaces/{namespace}/roles", reader)
     api.create(f"{rules}/namespaces/{namespace}/rolebindings", binding)
     member = client_of(cluster, kubeconfig=cluster.kubeconfig_of("alice", ["readers"]))
-    stranger = client_of(cluster, kubeconfig=cluster.kubeconfig_of("mallory"))
+    stranger = client_of(cluster, kubeconfig=cluster.kubeconfig_of("system:mallory"))
 
     deadline = time.monotonic() + SECONDS
     while time.monotonic() < deadline:  # the authorizer learns of a binding by its own watch
