@@ -99,6 +99,7 @@ class Informer:
         self._stop = threading.Event()
         self._watch: OpenWatch | None = None
         self._version = ""
+        self._wait = self._again
         self.synced = threading.Event()
         """Set once the first list was told."""
         self.failing_since: float | None = None
@@ -123,12 +124,15 @@ class Informer:
 
     def run(self) -> None:
         """List and watch until `stop`."""
-        wait, listed_at = self._again, 0.0
+        listed_at = 0.0
         while not self._stop.is_set():
             try:
                 if not self._version or self._clock() - listed_at >= self._relist:
                     self._version, listed_at = self._list(), self._clock()
-                self._follow()
+                if not self._follow():
+                    self._pause(
+                        self._again
+                    )  # a server that ends every watch at once is not asked in a circle
             except ApiGone as error:
                 _log.info("watch is too old, listing again", path=self._path, error=str(error))
                 self._version = ""
@@ -136,12 +140,12 @@ class Informer:
             except ApiError as error:
                 self._failed(error)
                 asked = error.retry_after if isinstance(error, ApiTooMany) else 0.0
-                self._pause(max(wait, min(asked, self._slowest)))
-                wait = min(wait * 2, self._slowest)
+                self._pause(max(self._wait, min(asked, self._slowest)))
+                self._wait = min(self._wait * 2, self._slowest)
                 if not isinstance(error, ApiAway):
                     self._version = ""
             else:
-                wait = self._again
+                self._wait = self._again
 
     def _failed(self, error: ApiError) -> None:
         if self.failing_since is None:
@@ -165,20 +169,24 @@ class Informer:
         self.synced.set()
         return listing.resource_version
 
-    def _follow(self) -> None:
+    def _follow(self) -> bool:
+        """Watch until the server ends it; whether it told anything."""
         watch = self._source.watch(self._path, since=self._version, labels=self._labels, fields=self._fields)
         self._watch = watch
         self.failing_since = None
         if self._stop.is_set():
             watch.close()
         try:
-            self._read(watch)
+            return self._read(watch)
         finally:
             self._watch = None
             watch.close()
 
-    def _read(self, changes: Iterable[Change]) -> None:
+    def _read(self, changes: Iterable[Change]) -> bool:
+        told = False
         for change in changes:
+            told = True
+            self._wait = self._again  # it went well: the next failure is another one
             if change.kind is not ChangeKind.BOOKMARK:
                 gone = change.kind is ChangeKind.DELETED
                 self._take(_key(change.object), None if gone else change.object, last=change.object)
@@ -186,6 +194,7 @@ class Informer:
             self._version = str(change.object["metadata"]["resourceVersion"])
             if self._stop.is_set():
                 break
+        return told
 
     def _take(self, key: tuple[str, str], new: Object | None, *, last: Object | None = None) -> None:
         with self._lock:

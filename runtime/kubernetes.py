@@ -116,7 +116,12 @@ class Watch:
         self._closed = True
         try:
             self._response.shutdown()
-        except (OSError, ValueError, AttributeError):
+        except (
+            OSError,
+            ValueError,
+            AttributeError,
+            RuntimeError,
+        ):  # read to its end already, or never connected
             return
 
     def __iter__(self) -> Iterator[Change]:
@@ -128,7 +133,7 @@ class Watch:
                 for line in lines:
                     if line.strip():
                         yield _change(line)
-        except (HTTPError, OSError, ValueError) as error:
+        except (HTTPError, OSError, ValueError, KeyError, TypeError) as error:  # cut, no JSON, no event
             if not self._closed:
                 raise ApiAway(f"watch: {error}") from error
         finally:
