@@ -4,25 +4,29 @@ The shared one is left as it is found by giving each test a `namespace` of its o
 some takes names and labels of its own.
 """
 
+import contextlib
 import re
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Protocol
 
 import pytest
 
 from runtime import paths
-from runtime.errors import ApiNotFound
+from runtime.errors import ApiError, ApiNotFound
 from runtime.kubernetes import Cluster
 from runtime.settings import KubernetesSettings
 from sandbox import control_plane
 from sandbox.control_plane import ControlPlane, Options
+from sandbox.kubelet import Backoff, Kubelet, NodeOptions, Timing, process
 from tests.real import parts
 
 LONGEST_NAMESPACE = 63  # a DNS label
 ACCOUNT_SECONDS = 20.0
+BRISK = Timing(heartbeat=timedelta(seconds=1), backoff=Backoff(base=timedelta(milliseconds=200)))
 
 
 class NewCluster(Protocol):
@@ -30,6 +34,21 @@ class NewCluster(Protocol):
 
     def __call__(self, options: Options | None = None) -> ControlPlane:
         """`options` say what it consists of and how it judges nodes."""
+
+
+class NewKubelet(Protocol):
+    """Starts a node of the test's own; kubelet, processes and Node object end with the test."""
+
+    def __call__(
+        self,
+        name: str | None = None,
+        *,
+        plane: ControlPlane | None = None,
+        devices: Mapping[str, int] | None = None,
+        labels: Mapping[str, str] | None = None,
+        timing: Timing = BRISK,
+    ) -> Kubelet:
+        """`plane` is the shared one when it is not given; there the name is to be unique, as one made up is."""
 
 
 def client_of(plane: ControlPlane, name: str = "test", kubeconfig: Path | None = None) -> Cluster:
@@ -91,3 +110,32 @@ def new_cluster(tmp_path: Path) -> Iterator[NewCluster]:
     yield make
     for plane in planes:
         plane.kill()
+
+
+@pytest.fixture
+def new_kubelet(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[NewKubelet]:
+    """Make nodes of the test's own, Ready when returned. Talks to the API as a node, with a node's rights."""
+    parts.need("Kubernetes", control_plane.missing())
+    parts.need("A container", process.missing())
+    running: list[tuple[ControlPlane, Kubelet]] = []
+
+    def make(
+        name: str | None = None,
+        *,
+        plane: ControlPlane | None = None,
+        devices: Mapping[str, int] | None = None,
+        labels: Mapping[str, str] | None = None,
+        timing: Timing = BRISK,
+    ) -> Kubelet:
+        of: ControlPlane = plane or request.getfixturevalue("cluster")
+        node = NodeOptions(name or f"node-{uuid.uuid4().hex[:8]}", labels=labels or {}, devices=devices or {})
+        user = of.kubeconfig_of(f"system:node:{node.name}", ["system:nodes"])
+        kubelet = Kubelet(user, node, tmp_path / "kubelets" / node.name, timing)
+        running.append((of, kubelet))
+        return kubelet.start()
+
+    yield make
+    for of, kubelet in running:
+        kubelet.stop()
+        with contextlib.suppress(ApiError):  # gone already, or its control plane is
+            client_of(of).delete(paths.nodes(kubelet.name))

@@ -1,0 +1,51 @@
+"""Which pod a process belongs to: what a node agent on a real node reads from the process's cgroup.
+
+Every container has a process namespace of its own, whose inode all of its processes show; a file by that inode says whose it is.
+So it holds for whatever a container starts, from any process of the machine, without asking the kubelet.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+FOLDER: Final = "process-namespaces"  # in the kubelet's own folder
+
+
+@dataclass(frozen=True, slots=True)
+class PodIdentity:
+    """A container of a pod, by the pod's UID."""
+
+    uid: str
+    namespace: str
+    name: str
+    container: str
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """An identity and the kubelet's folder in which it is noted."""
+
+    kubelet_folder: Path
+    identity: PodIdentity
+
+
+def note(owner: Owner, namespace: int) -> Path:
+    """Note whose a process namespace is, until the returned file is removed."""
+    folder = owner.kubelet_folder / FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / str(namespace)
+    part = file.with_suffix(".part")
+    part.write_text(json.dumps(asdict(owner.identity)), encoding="utf-8")
+    part.rename(file)  # whoever reads finds it whole
+    return file
+
+
+def pod_of(kubelet_folder: Path, pid: int) -> PodIdentity | None:
+    """Whose a process is; None for one that is gone or belongs to no container of this kubelet."""
+    try:
+        namespace = Path(f"/proc/{pid}/ns/pid").stat().st_ino
+        noted = (kubelet_folder / FOLDER / str(namespace)).read_text(encoding="utf-8")
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return PodIdentity(**json.loads(noted))
