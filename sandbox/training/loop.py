@@ -44,6 +44,7 @@ class Rank:
         Raises:
             TrainingError: it cannot go on.
         """
+        self._held = [device.open("rb") for device in self._settings.devices]  # as a driver's library does
         self._checkpoints.fence.begin()
         self._exchange = self._meet()
         tell("milestone", "communication_ready")

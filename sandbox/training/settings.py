@@ -27,6 +27,7 @@ class Settings:
     silence: float
     stable_within: float
     seed: int
+    devices: tuple[Path, ...]
     schedule_count: str
     start_count: str
 
@@ -56,6 +57,7 @@ def read(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
         silence=told.silence,
         stable_within=told.stable_within,
         seed=told.seed,
+        devices=_devices(told.devices, environment),
         schedule_count=environment.get("MA_SCHEDULE_CNT", ""),
         start_count=environment.get("MA_PROC_START_CNT", ""),
     )
@@ -96,8 +98,18 @@ def _parser() -> argparse.ArgumentParser:
         default=0.1,
         help="share of the usual step time a stable step may differ",
     )
+    add(
+        "--devices",
+        type=Path,
+        help="folder of device files, of which those of NVIDIA_VISIBLE_DEVICES are held open",
+    )
     add("--seed", type=int, default=1, help="makes the data")
     return parser
+
+
+def _devices(folder: Path | None, environment: Mapping[str, str]) -> tuple[Path, ...]:
+    visible = [name.strip() for name in environment.get("NVIDIA_VISIBLE_DEVICES", "").split(",")]
+    return () if folder is None else tuple(folder / f"nvidia{name}" for name in visible if name.isdigit())
 
 
 def _number(environment: Mapping[str, str], *names: str) -> int | None:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from sandbox.training import build
@@ -255,6 +256,24 @@ def test_sigterm_ends_a_rank_at_once_with_143(job: Job) -> None:
         rank.terminate()
     assert job.codes() == [143] * 4
     assert time.monotonic() - told < 2
+
+
+@pytest.mark.slow
+def test_a_rank_holds_the_devices_it_was_given_while_it_lives(job: Job, tmp_path: Path) -> None:
+    for name in ("nvidia0", "nvidia1", "nvidiactl"):
+        (tmp_path / name).touch()
+    job.world = 1
+    job.ask("hang-0", 1)
+    job.start(
+        step_seconds=0.0, more=("--devices", str(tmp_path)), environment={"NVIDIA_VISIBLE_DEVICES": "1"}
+    )
+    deadline = time.monotonic() + SECONDS
+    while not job.said("started"):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    held = {file.path for file in psutil.Process(job.ranks[0].pid).open_files()}
+    assert str(tmp_path / "nvidia1") in held
+    assert str(tmp_path / "nvidia0") not in held
 
 
 @pytest.mark.slow
