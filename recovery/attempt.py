@@ -51,6 +51,7 @@ def step_done(turn: Turn, incident: IncidentCell, *, epoch: int | None = None) -
     step = incident.step
     if step is None:
         return
+    incident = replace(incident, answered=True)
     if step.step is StepName.HEAL_CHIPS:
         healed = frozenset((t.node.uid, t.chip.id, t.namespace, t.code) for t in incident.chips)
         handle_evidence(turn, healed)
@@ -118,14 +119,15 @@ def outcome_came(turn: Turn, incident: IncidentCell, outcome: Outcome) -> None:
         if step.step in steps.BARRIERS and steps.barrier_met(waiting):
             step_done(turn, waiting)
         return
+    over = replace(incident, answered=True)
     if outcome.result in _NOT_OURS:
-        not_ours(turn, incident, outcome)
+        not_ours(turn, over, outcome)
         return
     if outcome.result is OutcomeResult.FAILED:
-        step_failed(turn, incident, outcome.cause or "failed", failed_on=outcome.failed_on)
+        step_failed(turn, over, outcome.cause or "failed", failed_on=outcome.failed_on)
         return
     if step.step is StepName.FIND_SPARE and outcome.spare is False:
-        step_failed(turn, incident, "no_spare")
+        step_failed(turn, over, "no_spare")
         return
     if step.step in steps.BARRIERS and outcome.told is not None:
         told = replace(incident, told=outcome.told, unreachable=False)
@@ -152,6 +154,7 @@ def step_failed(turn: Turn, incident: IncidentCell, cause: str, *, failed_on: tu
     failure = step.on_cause.get(cause, step.on_failure)
     first = failure.then[0]
     if first == "continue":
+        steps.abandon(turn, incident)
         if step.step is StepName.ISOLATE_NODE:
             say_not_isolated(turn, incident)
         step_done(turn, incident)
@@ -281,6 +284,7 @@ def no_spare(turn: Turn, incident: IncidentCell) -> None:
         incident=incident,
         flags=("no_spare",),
     )
+    steps.abandon(turn, incident)
     step_done(turn, incident)
 
 
@@ -374,7 +378,7 @@ def hold_on(turn: Turn, incident: IncidentCell, patience: timedelta, why: str) -
             flags=("held",),
         )
     deadline = min(turn.after(step.timeout), since + patience)
-    waiting = replace(incident, held_since=since, deadline=deadline, look=incident.look + 1)
+    waiting = replace(incident, held_since=since, deadline=deadline, look=incident.look + 1, answered=False)
     steps.send(turn, waiting, step, "look")
     turn.put(INCIDENT_CELL, steps.schedule_look(turn, waiting, step.look_every))
 
@@ -386,6 +390,7 @@ def without_end(incident: IncidentCell) -> IncidentCell:
 
 def attribute_again(turn: Turn, incident: IncidentCell, cause: str) -> None:
     """The restarted processes ended, or did not start: judged like any abnormal end, after its window (row 10)."""
+    steps.abandon(turn, incident)
     due = turn.after(turn.rulebook.settings.attribution_window)
     waiting = replace(
         incident,
@@ -422,6 +427,7 @@ def safe_end(turn: Turn, incident: IncidentCell, why: str) -> None:
         wish = Wish(then=(RELEASE_JOB,), rule=incident.rule, reason=why, cause=why[:60], user=incident.user)
         descend(turn, incident, wish, row="0", flags=("safe_end",))
         return
+    steps.abandon(turn, incident)
     planned = replace(
         incident,
         attempt=next_attempt(turn),

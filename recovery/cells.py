@@ -277,6 +277,8 @@ class IncidentCell:
     steps: tuple[Step, ...] = ()
     index: int = 0
     begun: bool = False
+    answered: bool = False
+    """The step under way is over: its actuator said how it ended, or the world showed it."""
     look: int = 0
     look_at: datetime | None = None
     deadline: datetime | None = None
@@ -348,6 +350,8 @@ class ConditionCell:
 
     since: datetime
     event: str
+    """Encoded where it isolates, for it is judged, and told to who comes later; else its id."""
+    isolates: bool = False
     told: bool = False
     detail: str = ""
     severity: str = ""

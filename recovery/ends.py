@@ -44,7 +44,7 @@ def exit_came(turn: Turn, data: ProcessExit) -> None:
     incident = incident_of(turn)
     if incident is not None and _new_issue_ended(incident, data):
         issue_started(turn, data.placement.epoch or 0)
-        attribute_again(turn, _ended_by(incident, data), "ended_again")
+        attribute_again(turn, replace(_ended_by(incident, data), answered=True), "ended_again")
         return
     if incident is not None and _ended_again(turn, incident, data):
         step_failed(turn, _ended_by(incident, data), "ended_again")

@@ -91,6 +91,7 @@ def bring_in_line(turn: Turn, wish: str) -> None:
     node = turn.get(NODE_CELL, NodeCell)
     if node is None or node.gone:
         return
+    _cancel_other(turn, wish)
     before = turn.get(ISOLATION_CELL, IsolationCell)
     sequence = before.sequence + 1 if before else 1
     deadline = turn.after(COMMAND_LIFE)
@@ -104,6 +105,14 @@ def bring_in_line(turn: Turn, wish: str) -> None:
     )
     turn.put(ISOLATION_CELL, cell)
     _send(turn, cell, node, "begin")
+
+
+def _cancel_other(turn: Turn, wish: str) -> None:
+    """Take back a command under way that wants anything but `wish`."""
+    node = turn.get(NODE_CELL, NodeCell)
+    cell = turn.get(ISOLATION_CELL, IsolationCell)
+    if node is not None and cell is not None and cell.pending and cell.wish != wish:
+        _send(turn, replace(cell, deadline=turn.after(COMMAND_LIFE)), node, "cancel")
 
 
 def _send(turn: Turn, cell: IsolationCell, node: NodeCell, action: str) -> None:
@@ -260,6 +269,7 @@ def release_all(turn: Turn, *, by: str, reason: str, command: bool) -> None:
     if command and ours:
         bring_in_line(turn, "release")
     elif not _under_way(turn, "release"):  # a node that we do not isolate is never released by us
+        _cancel_other(turn, "release")
         turn.drop(ISOLATION_CELL)
     decide(
         turn,

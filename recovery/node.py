@@ -205,7 +205,8 @@ def _condition(turn: Turn, data: NodeCondition) -> None:
         return
     if fault.state == "asserted" and fault.ladder_class is LadderClass.ISOLATE:
         due = turn.after(turn.rulebook.settings.node_grace)
-        turn.put(name, ConditionCell(since=turn.event.time, event=encode(turn.event).decode(), due=due))
+        encoded = encode(turn.event).decode()
+        turn.put(name, ConditionCell(since=turn.event.time, event=encoded, isolates=True, due=due))
         return
     _judge_condition(turn, fault)
     if fault.state == "asserted":
@@ -240,7 +241,19 @@ def _bound(turn: Turn, data: PodBound) -> None:
         epoch=data.placement.epoch or 0,
         rank=data.placement.rank if data.placement.rank is not None else -1,
     )
+    before = [other for other in bounds(turn) if other.run == cell.run]
     turn.put(bound_name(uid), cell)
+    _hand_on_standing(turn, cell, before)
+
+
+def _hand_on_standing(turn: Turn, cell: BoundCell, before: list[BoundCell]) -> None:
+    """Isolate-class conditions that the runs here were told of already: a run that comes later is told once, too."""
+    for name in tuple(turn.names("condition/")):
+        condition = turn.get(name, ConditionCell)
+        if condition is None or not (condition.isolates and condition.told):
+            continue
+        if not any(other.until is None or other.until >= condition.since for other in before):
+            _news(turn, cell, read_fault(decode(condition.event.encode()), turn.rulebook))
 
 
 def _unbound(turn: Turn, data: PodEnded) -> None:

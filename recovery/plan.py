@@ -124,6 +124,7 @@ def choose(
 
 def begin_attempt(turn: Turn, incident: IncidentCell, strategy: Strategy, wish: Wish) -> IncidentCell:
     """Begin a new attempt of the incident: charge it, copy its steps, and send the first command."""
+    steps.abandon(turn, incident)
     fresh = incident.healed or incident.state is IncidentState.STABILISING
     before = () if fresh else incident.chips
     chips = merge_chips(before, wish.chips)
@@ -287,6 +288,7 @@ def restart_done(turn: Turn, run: RunCell) -> CountersCell:
 
 def close(turn: Turn, incident: IncidentCell, result: IncidentResult, cause: str = "") -> IncidentCell:
     """End the incident; its cell stays for a late correction."""
+    steps.abandon(turn, incident)
     closed = replace(
         incident,
         state=IncidentState.CLOSED,

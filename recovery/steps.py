@@ -19,6 +19,7 @@ from schemas import topics
 from schemas.commands import Command, Outcome, OutcomeResult, StepName
 from schemas.ids import derive_id, node_subject, subject_name
 from schemas.mailbox import HoldRequest
+from schemas.records import IncidentState
 
 STOP_MARGIN: Final = timedelta(seconds=60)
 """An ordered stop ends by itself this long after the plan's remaining deadlines (design 8)."""
@@ -39,6 +40,7 @@ def begin(turn: Turn, incident: IncidentCell) -> IncidentCell:
     ready = replace(
         incident,
         begun=False,
+        answered=False,
         look=0,
         look_at=None,
         deadline=None,
@@ -66,6 +68,18 @@ def schedule_look(turn: Turn, incident: IncidentCell, after: timedelta) -> Incid
     """Arm the next look, never past the deadline."""
     look_at = min(turn.after(after), incident.deadline or turn.now)
     return replace(incident, look_at=look_at, due=look_at)
+
+
+def abandon(turn: Turn, incident: IncidentCell) -> None:
+    """Take back the step under way, if it is not over: what is not done yet must not be done any more.
+
+    An isolation is not taken back: a hold outlives the incident, and only its node's mailbox ends it.
+    """
+    step = incident.step
+    if incident.state is not IncidentState.ACTING or step is None or not incident.begun or incident.answered:
+        return
+    if step.step is not StepName.ISOLATE_NODE:
+        send(turn, replace(incident, deadline=turn.after(step.timeout)), step, "cancel")
 
 
 def send(turn: Turn, incident: IncidentCell, step: Step, action: str) -> None:

@@ -219,7 +219,7 @@ def test_no_budget_is_exceeded_and_no_isolation_lacks_evidence(
     assert world.counters.job_retries_used <= allowed
     assert world.counters.hang_chain <= 3
     for command in world.commands:
-        if command.step is StepName.ISOLATE_NODE:
+        if command.step is StepName.ISOLATE_NODE and command.action != "cancel":
             assert command.arguments["holds"], "an isolation without a cause"
             assert {hold["evidence"] for hold in command.arguments["holds"]} <= delivered
     acting = {"isolate", "deferred"}

@@ -203,6 +203,9 @@ class World:
     # -------------------------------------------------------------- actuators
 
     def _act(self, command: Command) -> None:
+        if command.action == "cancel":  # whatever is said of it, the attempt is over
+            self.post(*self.answer(command)[:2], after=timedelta(seconds=1))
+            return
         if command.action == "begin":
             self.effects[command.command] = self.effects.get(command.command, 0) + 1
         script = self.scripts.get(command.step, DEFAULT_SCRIPTS.get(command.step))
