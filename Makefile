@@ -9,7 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 LOCK := requirements.lock
 READY := $(VENV)/.ready
-ROOMS := actuators producers recovery relight rules runtime sandbox schemas streams supervisor
+ROOMS := actuators audit producers recovery relight rules runtime sandbox schemas streams supervisor
 CHECKED := $(ROOMS) tests $(wildcard benchmarks)
 
 # What a test run prints beside its result: the ten slowest tests are what to mend first.

@@ -1,0 +1,93 @@
+"""Which table a message goes to, and what stands in its row."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from audit.migrate import FOLDER
+from audit.rows import Placed, Record, place
+from schemas.catalogue import PAYLOADS
+from schemas.envelope import encode
+from schemas.errors import DecodeError
+from schemas.facts import Fact
+from schemas.mailbox import Tick
+from schemas.signals import Signal
+from tests.schemas.samples import sample
+
+ARRIVED = datetime(2026, 3, 1, 12, 30, tzinfo=UTC)
+TABLES = (FOLDER / "0001_tables.sql").read_text(encoding="utf-8")
+
+
+def columns_of(table: str) -> set[str]:
+    found = re.search(rf"{{db}}\.{table}\n\((.*?)\n\)\nENGINE", TABLES, re.DOTALL)
+    assert found, table
+    return {line.split()[0] for line in found[1].strip().splitlines() if not line.strip().startswith("INDEX")}
+
+
+def put(value: bytes | None, topic: str = "signals.v1", **headers: bytes) -> Placed | None:
+    named = {f"relight.{name}": said for name, said in headers.items()}
+    return place(Record(topic, 3, 41, ARRIVED, value, named))
+
+
+@pytest.mark.parametrize("payload", PAYLOADS, ids=lambda payload: payload.TYPE)
+def test_every_payload_has_a_table_with_exactly_its_columns(payload: Any) -> None:
+    placed = put(encode(sample(payload.TYPE)))
+
+    if payload is Tick:
+        assert placed is None
+        return
+    assert placed is not None
+    assert set(placed.row) <= columns_of(placed.table)
+    unset = columns_of(placed.table) - set(placed.row)
+    assert not unset, f"columns of {placed.table} that nothing fills: {unset}"
+    assert (placed.row["topic"], placed.row["partition"], placed.row["offset"]) == ("signals.v1", 3, 41)
+
+
+@pytest.mark.parametrize(
+    "payload", [p for p in PAYLOADS if issubclass(p, (Signal, Fact))], ids=lambda p: p.TYPE
+)
+def test_the_router_s_copy_in_the_inbox_is_not_a_second_row(payload: Any) -> None:
+    assert put(encode(sample(payload.TYPE)), topic="inbox.v1") is None
+
+
+@pytest.mark.parametrize("raw", [b"", b"\xff", b"{}", b'{"type":"dev.relight.signal.x.v9"}', b'{"a":' * 3000])
+def test_what_nobody_can_read_is_told_apart(raw: bytes) -> None:
+    with pytest.raises(DecodeError):
+        put(raw)
+
+
+def test_a_tombstone_has_no_row() -> None:
+    assert put(None, topic="incidents.v1") is None
+
+
+def test_a_dead_letter_keeps_its_bytes_and_says_where_it_came_from() -> None:
+    placed = put(
+        b"\xff<script>",
+        topic="deadletters.v1",
+        reason=b"unreadable",
+        stage=b"router",
+        topic_=b"",
+        partition=b"2",
+        offset=b"77",
+    )
+
+    assert placed is not None
+    assert placed.table == "dead_letters"
+    assert placed.row["original"] == "\\xff<script>"
+    assert (placed.row["reason"], placed.row["from_partition"], placed.row["from_offset"]) == (
+        "unreadable",
+        2,
+        77,
+    )
+    assert placed.row["bytes"] == 9
+
+
+def test_a_dead_letter_without_headers_is_kept_all_the_same() -> None:
+    placed = put(b"x", topic="deadletters.v1", offset=b"\xb2")
+
+    assert placed is not None
+    assert (placed.row["reason"], placed.row["from_offset"]) == ("", 0)

@@ -1,0 +1,261 @@
+"""What analysts are promised: phases that sum to the RTO, what is missing told apart from what is nothing, the chain behind an incident."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from audit.migrate import migrate
+from audit.settings import StoreSettings
+from audit.store import Store
+from schemas.commands import StepName
+from schemas.mailbox import HoldAnswer, HoldCause, HoldRequest
+from schemas.records import IncidentResult, IncidentState
+from schemas.signals import MilestoneName
+from schemas.topics import INBOX
+from tests.audit.story import CHIP, NODE, START, Story, in_place, put
+
+pytestmark = pytest.mark.slow
+PHASES = ("detection", "termination", "requeue", "warm_up", "checkpoint", "communication", "stabilisation")
+
+
+class Reader:
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    def __call__(self, statement: str) -> list[tuple[Any, ...]]:
+        return self.store.rows(statement.replace("{db}", self.store.database))
+
+    def phases(self, incident: str, attempt: int = 1) -> dict[str, tuple[float | None, str]]:
+        rows = self(
+            f"SELECT phase, seconds, state FROM {{db}}.phases WHERE incident = '{incident}' AND attempt = {attempt} ORDER BY ordinal"
+        )
+        assert len(rows) == 7
+        return {phase: (seconds, state) for phase, seconds, state in rows}
+
+
+@pytest.fixture
+def story() -> Story:
+    told = Story()
+    told.release_default_rulebook()
+    return told
+
+
+@pytest.fixture
+def read(store_settings: StoreSettings, story: Story) -> Iterator[Any]:
+    with Store(store_settings, store_settings.migrator) as store:
+        migrate(store, lambda: datetime.now(UTC))
+
+        def reader() -> Reader:
+            put(store, story.records)
+            return Reader(store)
+
+        yield reader
+        store.command(f"DROP DATABASE {store_settings.database}")
+
+
+def test_an_in_place_recovery_is_measured_phase_by_phase_and_lacks_two(story: Story, read: Any) -> None:
+    in_place(story, "run-1", "inc-1", (2, 12, 15, 18, 19, 30))
+
+    found = read()
+
+    assert found.phases("inc-1") == {
+        "detection": (2.0, "measured"),
+        "termination": (10.0, "measured"),
+        "requeue": (0.0, "not_applicable"),
+        "warm_up": (0.0, "not_applicable"),
+        "checkpoint": (3.0, "measured"),
+        "communication": (3.0, "measured"),
+        "stabilisation": (12.0, "measured"),
+    }
+    assert found("SELECT rto_seconds, rto_first_step_seconds, outcome, strategy, code FROM {db}.rto") == [
+        (30.0, 19.0, "recovered", "in_place_recovery", "ascend/80E01801")
+    ]
+
+
+def test_communication_before_checkpoint_is_as_good(story: Story, read: Any) -> None:
+    in_place(story, "run-1", "inc-1", (2, 12, 18, 15, 19, 30))
+
+    phases = read().phases("inc-1")
+
+    assert phases["communication"] == (3.0, "measured")
+    assert phases["checkpoint"] == (3.0, "measured")
+
+
+def test_a_boundary_nobody_told_is_incomplete_and_never_nothing(story: Story, read: Any) -> None:
+    in_place(story, "run-1", "inc-1", (2, 12, None, 18, 19, 30))
+
+    found = read()
+    phases = found.phases("inc-1")
+
+    assert phases["checkpoint"] == (None, "incomplete")
+    assert phases["communication"] == (None, "incomplete")
+    assert phases["termination"] == (10.0, "measured")
+    assert found("SELECT rto_seconds FROM {db}.rto") == [(30.0,)]
+
+
+def test_stable_without_a_baseline_is_unknown_and_the_first_step_has_its_own_name(
+    story: Story, read: Any
+) -> None:
+    in_place(story, "run-1", "inc-1", (2, 12, 15, 18, 19, None))
+
+    found = read()
+
+    assert found.phases("inc-1")["stabilisation"] == (None, "stable_unknown")
+    assert found("SELECT outcome, rto_seconds, rto_first_step_seconds FROM {db}.rto") == [
+        ("stable_unknown", None, 19.0)
+    ]
+
+
+def test_a_failed_attempt_stays_inside_the_incident(story: Story, read: Any) -> None:
+    run, incident = "run-1", "inc-1"
+    trigger = story.fault(run, 0)
+    story.decision(run, incident, 1, "in_place_recovery", 2, trigger)
+    story.state(incident, 1, IncidentState.ACTING, 2)
+    story.command(run, incident, 1, StepName.STOP_PROCESSES, 0, 2)
+    story.decision(run, incident, 2, "unconditional_job_reschedule", 60)
+    story.command(run, incident, 2, StepName.SUSPEND_JOB, 0, 60)
+    story.command(run, incident, 2, StepName.RESUME_JOB, 1, 75)
+    story.outcome(run, incident, 2, StepName.RESUME_JOB, 1, 80)
+    for name, at in (
+        (MilestoneName.COMMAND_STARTED, 90),
+        (MilestoneName.CHECKPOINT_LOADED, 95),
+        (MilestoneName.COMMUNICATION_READY, 97),
+        (MilestoneName.FIRST_STEP, 98),
+        (MilestoneName.STABLE, 120),
+    ):
+        story.milestone(run, name, at)
+    story.state(
+        incident,
+        2,
+        IncidentState.CLOSED,
+        120,
+        strategy="unconditional_job_reschedule",
+        result=IncidentResult.RECOVERED,
+    )
+
+    found = read()
+    first, second = found.phases(incident, 1), found.phases(incident, 2)
+
+    assert first["detection"] == (2.0, "measured")
+    assert first["termination"] == (58.0, "failed")
+    assert first["checkpoint"] == (None, "not_reached")
+    assert second["detection"] == (0.0, "not_applicable")
+    assert [second[phase][0] for phase in PHASES[1:]] == [15.0, 5.0, 10.0, 5.0, 2.0, 23.0]
+    total = sum(seconds or 0 for phases in (first, second) for seconds, _ in phases.values())
+    assert total == 120.0
+    assert found("SELECT rto_seconds, attempts FROM {db}.rto") == [(120.0, 2)]
+
+
+def test_phases_sum_to_the_recovery_time_whatever_the_times(story: Story, read: Any) -> None:
+    seeded = random.Random(20260301)
+    for number in range(120):
+        times = sorted(round(seeded.uniform(0.001, 900), 6) for _ in range(6))
+        if seeded.random() < 0.5:
+            times[2], times[3] = times[3], times[2]
+        in_place(story, f"run-{number}", f"inc-{number}", times)
+
+    found = read()(
+        """SELECT p.incident, p.total, r.rto_seconds, p.unknown FROM
+        (SELECT incident, sum(seconds) AS total, countIf(isNull(seconds)) AS unknown FROM {db}.phases GROUP BY incident) AS p
+        INNER JOIN {db}.rto AS r ON r.incident = p.incident"""
+    )
+
+    assert len(found) == 120
+    assert all(unknown == 0 and abs(total - rto) < 1e-6 for _, total, rto, unknown in found)
+
+
+def test_open_and_never_recovered_incidents_are_counted_apart(story: Story, read: Any) -> None:
+    in_place(story, "run-1", "inc-1", (2, 12, 15, 18, 19, 30))
+    story.fault("run-2", 0)
+    story.decision("run-2", "inc-2", 1, "in_place_recovery", 2)
+    story.state("inc-2", 1, IncidentState.ACTING, 2)
+    story.command("run-2", "inc-2", 1, StepName.STOP_PROCESSES, 0, 2)
+    story.decision("run-3", "inc-3", 1, "in_place_recovery", 2)
+    story.command("run-3", "inc-3", 1, StepName.STOP_PROCESSES, 0, 2)
+    story.state("inc-3", 1, IncidentState.CLOSED, 90, result=IncidentResult.FAILED)
+
+    found = read()("SELECT recovered, open, never_recovered, rto_p50 FROM {db}.rto_by_strategy")
+
+    assert found == [(1, 1, 1, 30.0)]
+
+
+def test_what_was_lost_counts_from_the_begin_of_the_save(story: Story, read: Any) -> None:
+    for step in range(1, 9):
+        story.progress("run-1", step, -10 + step)
+    story.checkpoint("run-1", "begin", 5, -6)
+    story.checkpoint("run-1", "end", 5, -4)
+    in_place(story, "run-1", "inc-1", (2, 12, 15, 18, 19, 30))
+    story.checkpoint("run-1", "restored", 5, 15)
+
+    found = read()("SELECT step_at_fault, step_restored, rpo_steps, rpo_seconds FROM {db}.rpo")
+
+    assert found == [(8, 5, 3, 6.0)]
+
+
+def test_the_chain_of_an_incident_leads_from_the_evidence_to_stable(story: Story, read: Any) -> None:
+    in_place(story, "run-1", "inc-1", (2, 12, 15, 18, 19, 30))
+
+    rows = read()(
+        "SELECT link, what, rulebook FROM {db}.cause_chain WHERE incident = 'inc-1' ORDER BY at, ordinal"
+    )
+    links = [link for link, _, _ in rows]
+
+    assert links[0] == "evidence"
+    assert links.index("decision") < links.index("command") < links.index("write") <= links.index("outcome")
+    assert rows[-1][0] == "state"
+    assert ("milestone", "stable") in [(link, what) for link, what, _ in rows]
+    assert all(rulebook == story.rulebook for link, _, rulebook in rows if link == "decision")
+    assert "told 4 pods to stop" in [what for _, what, _ in rows]
+
+
+def test_why_a_node_was_isolated_is_answered(story: Story, read: Any) -> None:
+    cause = HoldCause(
+        namespace="ascend", code="80E01801", chip=CHIP, evidence="e", ladder_class="isolate", seen_at=START
+    )
+    story.tell(
+        INBOX,
+        f"node/{NODE.uid}",
+        HoldRequest(
+            node=NODE,
+            run="run-1",
+            incident="inc-1",
+            attempt=1,
+            cause=cause,
+            reason="third in 24 h",
+            rule="repeats",
+        ),
+        5,
+    )
+    story.tell(INBOX, "run/run-1", HoldAnswer(node=NODE, incident="inc-1", attempt=1, answer="held"), 6)
+
+    found = read()(
+        "SELECT what, node, run, code, chip, answer, reason FROM {db}.isolation_history ORDER BY at"
+    )
+
+    assert found == [
+        ("hold_request", "node-1", "run-1", "ascend/80E01801", "SN-1", "", "third in 24 h"),
+        ("hold_answer", "node-1", "run-1", "", "", "held", ""),
+    ]
+
+
+def test_clocks_that_disagree_are_flagged_and_the_sum_still_holds(story: Story, read: Any) -> None:
+    in_place(story, "run-1", "inc-1", (2, 12, 14, 18, 19, 17.5))
+
+    found = read()
+    phases = found.phases("inc-1")
+
+    assert phases["stabilisation"] == (-0.5, "clock_skew")
+    assert sum(seconds or 0 for seconds, _ in phases.values()) == pytest.approx(17.5)
+
+
+def test_every_column_of_a_table_the_views_stand_on_says_what_it_is_or_is_plain(read: Any) -> None:
+    told = read()(
+        "SELECT count() FROM system.columns WHERE database = '{db}' AND table = 'decisions' AND comment != ''"
+    )
+
+    assert told[0][0] >= 10
