@@ -7,6 +7,7 @@ belongs to a halted subject is skipped, a tick before its time is skipped, a mes
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -14,10 +15,12 @@ from typing import Any
 from confluent_kafka import Message
 
 from recovery.interface import Cell, Delivery
+from schemas import topics
 from schemas.envelope import Event, Origin, decode
 from schemas.errors import DecodeError
 from schemas.mailbox import ResumeOrder, RulebookSwitch, Tick
 from streams.core import Core
+from tests.torture.pipeline import Pipeline
 
 Subject = tuple[str, str]
 
@@ -38,12 +41,21 @@ class PartitionAnswer:
 class Oracle:
     """Folds on as the inbox grows."""
 
-    def __init__(self, core: Core, rulebooks: dict[str, Any] | None = None) -> None:
+    def __init__(self, core: Core, rulebooks: Mapping[str, Any] | None = None) -> None:
         self.partitions: dict[int, PartitionAnswer] = defaultdict(PartitionAnswer)
         self.emits: set[tuple[str, str, str]] = set()
         """Topic, event id, origin of everything the stage has to have sent."""
         self._core = core
         self._rulebooks = rulebooks or {}
+
+    def fold(self, pipeline: Pipeline, number: int, position: int) -> None:
+        """Apply a partition's messages up to `position`."""
+        answer = self.partitions[number]
+        assert answer.next <= position, f"the position of inbox/{number} went back to {position}"
+        for message in pipeline.read(topics.INBOX, number, answer.next):
+            if (message.offset() or 0) >= position:
+                return
+            self.take(message)
 
     def take(self, message: Message) -> None:
         """Apply the next message of a partition."""

@@ -6,31 +6,44 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from pathlib import Path
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import Final
 
+from confluent_kafka import TopicPartition
+
+from recovery.cells import WindowCell
+from relight.rulebook_release import Releases
 from schemas import topics
-from tests.streams.toy_core import ToyCore
-from tests.torture.pipeline import Pipeline, Process, wait_until
-from tests.torture.script import Script
-from tests.torture.verdict import ChainWatch, Referee, force_compaction
+from schemas.envelope import Event, decode
+from schemas.records import Decision
+from streams.core import RelightCore
+from tests.torture import run_script
+from tests.torture.live_world import CLUSTER
+from tests.torture.pipeline import PARTITIONS, Pipeline, Process, wait_until
+from tests.torture.run_script import RunScript
+from tests.torture.verdict import ChainWatch, Referee, Standing, force_compaction
 
-BACKLOG = 5_000
-TRICKLE = 300
-"""Events a second that keep coming all through a round."""
+BACKLOG: Final = 5_000
+TRICKLE: Final = 300
+"""Messages a second that keep coming all through a round."""
+WALKED: Final = frozenset({"stop_processes", "heal_chips", "isolate_node", "suspend_job", "resume_job"})
+"""Steps that some run was taken through, or the rounds were about nothing."""
 
 
 @dataclass(frozen=True)
 class Patience:
-    """How long things are kept away; `make soak` takes longer ones."""
+    """How long things are kept away."""
 
     stopped: float
     """A stopped worker: beyond the session timeout of `pipeline.SHORT`."""
     broker_away: float
 
 
-SHORT = Patience(stopped=5.0, broker_away=4.0)
+SHORT = Patience(stopped=5.0, broker_away=20.0)
 LONG = Patience(stopped=8.0, broker_away=20.0)
 
 
@@ -41,12 +54,19 @@ class Torture:
         self.pipeline = pipeline
         self.patience = patience
         self.dice = random.Random(seed)
-        self.script = Script(seed)
-        self.referee = Referee(pipeline, ToyCore())
+        self.script = RunScript(seed)
+        document, rulebook = run_script.rulebook()
+        releases = Releases(pipeline.settings, pipeline.clients, CLUSTER, timedelta(seconds=20))
+        release = releases.publish(document, by="torture", now=datetime.now(UTC))
+        assert len(releases.switch(release, by="torture", now=datetime.now(UTC)).confirmed) == PARTITIONS
+        self.referee = Referee(pipeline, RelightCore(), {rulebook.hash: rulebook})
         self.chain = ChainWatch(pipeline)
         self.workers: list[Process] = []
         self._producer = pipeline.clients.producer()
         self._sending = threading.Lock()
+        self._firings: dict[str, run_script.Place] = {}
+        self._decisions_read_to: Counter[int] = Counter()
+        self._actuators = Actuators(self)
 
     def hire(self) -> Process:
         """Start a worker."""
@@ -59,13 +79,23 @@ class Torture:
         self.workers.remove(worker)
         worker.end(number)
 
-    def send(self, number: int) -> None:
-        """Produce so many events to the inbox, as the router does: in the order of their origins, one thread at a time."""
+    def end(self) -> None:
+        """Stop everything."""
+        self._actuators.end()
+        self.chain.end()
+        self.pipeline.end_all()
+
+    def send(self, made: Callable[[], Iterable[run_script.Record]]) -> None:
+        """Produce to the inbox, as the router does: in the order of their origins, one thread at a time."""
         name = self.pipeline.name(topics.INBOX)
         with self._sending:
-            for key, value in self.script.events(number):
+            for key, value in made():
                 self._producer.produce(name, key=key, value=value)
                 self._producer.poll(0)
+
+    def send_events(self, number: int) -> None:
+        """Produce so many of the script's next events."""
+        self.send(lambda: self.script.events(number))
 
     def flush(self) -> None:
         """Return when the broker has everything."""
@@ -77,9 +107,11 @@ class Torture:
         wait_until(lambda: self._applied() >= goal, "the workers get on with the backlog", every=0.02)
 
     def round(self, disturb: Callable[[Torture], None]) -> None:
-        """Backlog, disturbance in the middle of it, rest, verdict."""
-        self.send(BACKLOG)
+        """Backlog, disturbance in the middle of it, everything applied, verdict. One half of the runs is quiet from the disturbance on."""
+        self.send_events(BACKLOG)
         self.flush()
+        with self._sending:
+            self.script.hush()
         going_on = threading.Event()
         going_on.set()
         trickle = threading.Thread(target=self._trickle, args=(going_on,))
@@ -93,19 +125,75 @@ class Torture:
         self.judge()
 
     def judge(self) -> None:
-        """Wait for rest and compare everything."""
-        self.referee.wait_for_rest()
-        self.referee.check(self.script.counted)
+        """Wait until everything is applied and compare everything."""
+        self.referee.wait_until_applied()
+        standing = self.referee.check()
+        self._check_counts(standing)
         assert not self.chain.broken, f"the chain of positions is broken: {self.chain.broken[:5]}"
+        assert not sum(self.pipeline.ends(topics.DEADLETTERS).values()), "something became a dead letter"
+        assert self.script.commands.keys() >= WALKED, (
+            f"nobody was taken through more than {self.script.commands}"
+        )
+
+    def _check_counts(self, standing: Standing) -> None:
+        """What the counted rule counted is what the script did: firings and what its windows still hold."""
+        for number in range(PARTITIONS):
+            for message in self.pipeline.read(topics.DECISIONS, number, self._decisions_read_to[number]):
+                self._decisions_read_to[number] = (message.offset() or 0) + 1
+                event = decode(message.value() or b"")
+                if isinstance(event.data, Decision) and event.data.rule == run_script.RULE:
+                    self._firings[event.id] = event.subject, event.data.chip or ""
+        found = Counter(dict.fromkeys(self._firings.values(), 0))
+        for place in self._firings.values():
+            found[place] += run_script.AT_LEAST
+        for (_, _, subject, name), raw in standing.raw.items():
+            if name.startswith(f"window/{run_script.RULE}/"):
+                cell = RelightCore().decode_cell(raw)
+                assert isinstance(cell, WindowCell)
+                found[subject, name.split("/")[2]] += len(cell.times)
+        right = {place: times for place, times in self.script.counted.items() if times}
+        wrong = {place: (right.get(place), found.get(place)) for place in right.keys() | found.keys()}
+        wrong = {place: both for place, both in wrong.items() if both[0] != both[1]}
+        assert not wrong, f"{len(wrong)} places miscounted, such as {next(iter(wrong.items()))}"
 
     def _trickle(self, going_on: threading.Event) -> None:
         while going_on.is_set():
-            self.send(TRICKLE // 20)
+            self.send_events(TRICKLE // 20)
             time.sleep(1 / 20)
 
     def _applied(self) -> int:
         self.pipeline.require_alive()
         return sum(max(offset, 0) for offset in self.pipeline.committed("recovery").values())
+
+
+class Actuators:
+    """Carry out what the stage commands, all through the rounds, and answer into the inbox."""
+
+    def __init__(self, torture: Torture) -> None:
+        self._torture = torture
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._work, daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        """Stop working."""
+        self._stop.set()
+        self._thread.join()
+
+    def _work(self) -> None:
+        pipeline = self._torture.pipeline
+        consumer = pipeline.clients.reader()
+        name = pipeline.name(topics.COMMANDS)
+        consumer.assign([TopicPartition(name, number, 0) for number in range(PARTITIONS)])
+        while not self._stop.is_set():
+            messages = consumer.consume(100, 0.05)
+            events = [decode(message.value() or b"") for message in messages if message.error() is None]
+            if events:
+                self._torture.send(partial(self._answers, events))
+        consumer.close()
+
+    def _answers(self, events: list[Event]) -> list[run_script.Record]:
+        return [record for event in events for record in self._torture.script.answers(event)]
 
 
 def kill(torture: Torture) -> None:
@@ -131,7 +219,7 @@ def stop_and_continue(torture: Torture) -> None:
     other = torture.hire()
     time.sleep(torture.patience.stopped)
     sleeper.send(signal.SIGCONT)
-    torture.send(BACKLOG // 5)
+    torture.send_events(BACKLOG // 5)
     torture.flush()
     torture.wait_until_busy()
     torture.dismiss(other, signal.SIGTERM)
@@ -145,7 +233,7 @@ def join_and_leave(torture: Torture) -> None:
         lambda: "partition taken up" in other.log.read_text(encoding="utf-8"),
         "the second worker gets partitions",
     )
-    torture.send(BACKLOG // 5)
+    torture.send_events(BACKLOG // 5)
     torture.flush()
     torture.wait_until_busy()
     torture.dismiss(other, torture.dice.choice([signal.SIGTERM, signal.SIGKILL]))
@@ -179,11 +267,3 @@ KINDS: dict[str, Callable[[Torture], None]] = {
     "broker away": broker_away,
     "wrong commit": wrong_commit,
 }
-
-
-def logs_of(folder: Path) -> str:
-    """The end of what each worker of a folder said."""
-    return "\n".join(
-        f"--- {log.name}\n{log.read_text(encoding='utf-8', errors='replace')[-3000:]}"
-        for log in sorted(folder.glob("*.log"))
-    )

@@ -33,7 +33,7 @@ def wake_a_stale_owner(pipeline: Pipeline, trap: Path) -> tuple[set[str], dict[C
     Returns what became of the stale writes, and the cells that are wrong after a compaction and a restart.
     """
     script, referee = Script(7, keys=KEYS), Referee(pipeline, ToyCore())
-    sleeper = pipeline.start(TOY_TRAP=str(trap))
+    sleeper = pipeline.start(TORTURE_TRAP=str(trap))
     produce(pipeline, script.one_each())
     referee.wait_for_rest()
 
@@ -73,7 +73,7 @@ def try_with(fence: str, broker: KafkaBroker, folder: Path) -> tuple[set[str], d
         broker,
         f"f{uuid.uuid4().hex[:6]}.",
         folder,
-        module="tests.torture.toy_worker",
+        module="tests.torture.worker",
         more={"RELIGHT_RECOVERY__FENCE": fence},
     )
     try:

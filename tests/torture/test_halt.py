@@ -51,9 +51,7 @@ def subject_of(letter: Message) -> str:
 def test_a_subject_that_makes_the_core_raise_is_halted_alone(
     torture_broker: KafkaBroker, tmp_path: Path
 ) -> None:
-    pipeline = Pipeline(
-        torture_broker, f"h{uuid.uuid4().hex[:6]}.", tmp_path, module="tests.torture.toy_worker"
-    )
+    pipeline = Pipeline(torture_broker, f"h{uuid.uuid4().hex[:6]}.", tmp_path, module="tests.torture.worker")
     script, referee = Script(5, keys=KEYS), Referee(pipeline, ToyCore())
     try:
         first = pipeline.start()

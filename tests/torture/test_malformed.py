@@ -77,9 +77,7 @@ def test_each_malformed_message_is_dead_lettered_once_and_the_good_ones_are_hand
     torture_broker: KafkaBroker, tmp_path: Path
 ) -> None:
     dice = random.Random(SEED)
-    pipeline = Pipeline(
-        torture_broker, f"m{uuid.uuid4().hex[:6]}.", tmp_path, module="tests.torture.toy_worker"
-    )
+    pipeline = Pipeline(torture_broker, f"m{uuid.uuid4().hex[:6]}.", tmp_path, module="tests.torture.worker")
     stands = feed(pipeline, topics.SIGNALS, mixed(dice, BAD_SIGNALS, GOOD, malformed.KINDS))
     timeless = tuple(
         kind for kind in malformed.KINDS if kind is not malformed.other_century

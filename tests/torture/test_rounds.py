@@ -1,9 +1,13 @@
-"""Workers are killed, stopped, joined, left, and robbed of their broker: nothing is lost, nothing is applied twice."""
+"""Workers are killed, stopped, joined, left, and robbed of their broker: nothing is lost, nothing is applied twice.
+
+relight's own core decides by the default rulebook, with the windows shortened and one counted rule in shadow.
+"""
 
 from __future__ import annotations
 
 import random
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,7 +16,7 @@ import pytest
 from sandbox.kafka_server import KafkaBroker
 from schemas import topics
 from tests.torture.pipeline import Pipeline
-from tests.torture.rounds import KINDS, LONG, SHORT, Torture
+from tests.torture.rounds import KINDS, LONG, SHORT, Patience, Torture
 
 SEED = 20261130
 SOAK_ROUNDS = 50
@@ -23,27 +27,27 @@ PAUSE = "0.05"
 @pytest.fixture(scope="module")
 def torture(torture_broker: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Torture]:
     """One pipeline that goes through all rounds, one after the other: what one leaves behind is the next one's start."""
-    yield from new_torture(torture_broker, tmp_path_factory.mktemp("workers"), SEED, soak=False)
+    torture = new_torture(torture_broker, tmp_path_factory.mktemp("workers"), SEED, SHORT)
+    yield torture
+    torture.end()
 
 
-def new_torture(broker: KafkaBroker, folder: Path, seed: int, *, soak: bool) -> Iterator[Torture]:
+def new_torture(broker: KafkaBroker, folder: Path, seed: int, patience: Patience) -> Torture:
     pipeline = Pipeline(
         broker,
         f"t{uuid.uuid4().hex[:6]}.",
         folder,
-        module="tests.torture.toy_worker",
-        more={"TOY_PAUSE": PAUSE},
+        module="tests.torture.worker",
+        more={"TORTURE_CORE": "relight", "TORTURE_PAUSE": PAUSE},
     )
-    torture = Torture(pipeline, seed, LONG if soak else SHORT)
+    torture = Torture(pipeline, seed, patience)
     torture.hire()
-    yield torture
-    torture.chain.end()
-    pipeline.end_all()
+    return torture
 
 
 @pytest.mark.real
 @pytest.mark.slow
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(150)
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_is_lost_or_doubled(torture: Torture, kind: str) -> None:
     try:
@@ -60,13 +64,17 @@ def test_nothing_is_lost_or_doubled_in_fifty_rounds(
 ) -> None:
     seed = random.SystemRandom().randrange(10**9)
     record_property("seed", seed)
-    made = new_torture(torture_broker, tmp_path, seed, soak=True)
-    torture = next(made)
+    torture = new_torture(torture_broker, tmp_path, seed, LONG)
     drawn = [*KINDS, *torture.dice.choices(list(KINDS), k=SOAK_ROUNDS - len(KINDS))]
-    for number, kind in enumerate(drawn):
-        try:
-            torture.round(KINDS[kind])
-        except AssertionError as error:
-            pytest.fail(f"seed {seed}, round {number}, {kind}: {error}\n{torture.pipeline.logs()}")
-    record_property("rounds", len(drawn))
-    record_property("events", sum(torture.pipeline.ends(topics.INBOX).values()))
+    try:
+        for number, kind in enumerate(drawn):
+            try:
+                torture.round(KINDS[kind])
+            except AssertionError as error:
+                pytest.fail(f"seed {seed}, round {number}, {kind}: {error}\n{torture.pipeline.logs()}")
+        record_property("rounds", dict(Counter(drawn)))
+        record_property("messages", sum(torture.pipeline.ends(topics.INBOX).values()))
+        record_property("emits", len(torture.referee.oracle.emits))
+        record_property("cells", len(torture.referee.oracle.encoded_cells()))
+    finally:
+        torture.end()

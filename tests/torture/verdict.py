@@ -1,35 +1,61 @@
-"""Waits until a pipeline has come to rest, and compares what stands in its topics with the oracle's answer."""
+"""Waits until a pipeline has handled what it was given, and compares what stands in its topics with the oracle's answer.
+
+Compared is a cut: cells and position of a partition as they stand in one reading of the state log, with `advance` folded over the inbox up to
+that very position. So nothing has to stand still meanwhile: deadlines may come due, actuators may answer.
+"""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
 
 from confluent_kafka import OFFSET_BEGINNING, Message, TopicPartition
 
 from schemas import topics
-from schemas.envelope import decode
+from schemas.envelope import Origin, decode
 from streams.core import Core
 from streams.state_records import CELL, POSITION_KEY, Position, cell_key, read_key
 from tests.torture.oracle import Oracle
 from tests.torture.pipeline import PARTITIONS, Pipeline, wait_until
 
-REST = 0.6
+REST: Final = 0.6
 """Seconds without a new message: longer than the toy's nap, so that no tick is on its way."""
+OVERDUE: Final = timedelta(seconds=2)
+"""A due time so long past without its tick in the inbox: the tick is not coming."""
 
 CellKey = tuple[int, str, str, str]
+Sent = tuple[str, str, str]
+"""Topic, event id and origin."""
+
+EMITTED: Final = (topics.COMMANDS, topics.DECISIONS, topics.INCIDENTS, topics.INBOX)
+
+
+@dataclass
+class Standing:
+    """One reading of the state log."""
+
+    raw: dict[CellKey, bytes] = field(default_factory=dict)
+    positions: dict[int, int] = field(default_factory=dict)
 
 
 class Referee:
     """Follows one pipeline with one oracle."""
 
-    def __init__(self, pipeline: Pipeline, core: Core) -> None:
-        self.oracle = Oracle(core)
+    def __init__(self, pipeline: Pipeline, core: Core, rulebooks: Mapping[str, Any] | None = None) -> None:
+        self.oracle = Oracle(core, rulebooks)
         self._pipeline = pipeline
         self._core = core
-        self._read_to: dict[int, int] = dict.fromkeys(range(PARTITIONS), 0)
+        self._settled: set[Sent] = set()
+        self._ahead: list[tuple[Sent, Origin]] = []
+        """Sent for messages beyond the last cut."""
+        self._emits_read_to: dict[tuple[str, int], int] = defaultdict(int)
+
+    # ------------------------------------------------------------------ waiting
 
     def wait_for_rest(self, patience: float = 60.0) -> None:
         """Return when every message is applied, no tick is outstanding, and nothing new came for a while."""
@@ -43,85 +69,109 @@ class Referee:
             if ends != seen:
                 seen, quiet_since = ends, time.monotonic()
                 return False
-            if time.monotonic() - quiet_since < REST:
+            if time.monotonic() - quiet_since < REST or not self._told_the_group(ends):
                 return False
-            if self._pipeline.committed("recovery") != {number: end or -1001 for number, end in ends.items()}:
-                return False
-            self._read_on()
-            return not self.oracle.waiting() and {
-                number: position for number, position in self.positions().items() if ends[number]
-            } == {number: end for number, end in ends.items() if end}
+            positions = self.cut().positions
+            return not self.oracle.waiting() and all(
+                positions.get(number) == end for number, end in ends.items() if end
+            )
 
         wait_until(is_at_rest, "the pipeline comes to rest", patience=patience, every=0.1)
 
-    def positions(self) -> dict[int, int]:
-        """Position of each partition by the state log."""
-        found: dict[int, int] = {}
-        for message in self._pipeline.read_all(topics.STATE):
-            if message.key() == POSITION_KEY:
-                found[message.partition() or 0] = Position.model_validate_json(message.value() or b"").next
-        return found
+    def wait_until_applied(self, patience: float = 90.0) -> None:
+        """Return when everything that stands in the inbox now is applied, and every tick came that was due."""
+        wanted = self._pipeline.ends(topics.INBOX)
 
-    def cells(self) -> dict[CellKey, bytes]:
-        """Every cell that stands in the state log, encoded by the core once more."""
-        last: dict[CellKey, bytes | None] = {}
+        def is_applied() -> bool:
+            self._pipeline.require_alive()
+            if not self._told_the_group(wanted):
+                return False
+            positions = self.cut().positions
+            overdue = datetime.now(UTC) - OVERDUE
+            return all(positions.get(number, 0) >= end for number, end in wanted.items()) and not any(
+                due < overdue for due in self.oracle.waiting()
+            )
+
+        wait_until(is_applied, "the workers have applied everything", patience=patience, every=0.3)
+
+    def _told_the_group(self, wanted: Mapping[int, int]) -> bool:
+        committed = self._pipeline.committed("recovery")
+        return all(committed[number] >= end for number, end in wanted.items() if end)
+
+    # ------------------------------------------------------------------ comparing
+
+    def cut(self) -> Standing:
+        """Read the state log, and fold the oracle up to the positions that stand in it."""
+        standing = Standing()
         for message in self._pipeline.read_all(topics.STATE):
+            number = message.partition() or 0
             parts = read_key(message.key() or b"")
-            if parts[0] == CELL:
-                last[message.partition() or 0, parts[1], parts[2], parts[3]] = message.value()
-        return {key: self._core.encode_cell(self._core.decode_cell(raw)) for key, raw in last.items() if raw}
+            value = message.value()
+            if message.key() == POSITION_KEY:
+                standing.positions[number] = Position.model_validate_json(value or b"").next
+            elif parts[0] == CELL:
+                key = (number, parts[1], parts[2], parts[3])
+                if value:
+                    standing.raw[key] = value
+                else:
+                    standing.raw.pop(key, None)
+        for number, position in standing.positions.items():
+            self.oracle.fold(self._pipeline, number, position)
+        return standing
 
-    def differences(self) -> dict[CellKey, tuple[bytes | None, bytes | None]]:
+    def differences(
+        self, standing: Standing | None = None
+    ) -> dict[CellKey, tuple[bytes | None, bytes | None]]:
         """Cells that are not as they should be: what is right, what stands there."""
-        self._read_on()
-        right, found = self.oracle.encoded_cells(), self.cells()
+        standing = standing or self.cut()
+        right = self.oracle.encoded_cells()
+        found = {
+            key: self._core.encode_cell(self._core.decode_cell(raw)) for key, raw in standing.raw.items()
+        }
         return {
             key: (right.get(key), found.get(key))
             for key in right.keys() | found.keys()
             if right.get(key) != found.get(key)
         }
 
-    def sent(self) -> set[tuple[str, str, str]]:
-        """Topic, id and origin of everything the stage sent."""
-        inbox = self._pipeline.read_all(topics.INBOX)
-        return {
-            *_identities(topics.COMMANDS, self._pipeline.read_all(topics.COMMANDS)),
-            *(sent for sent in _identities(topics.INBOX, inbox) if sent[2].startswith("recovery/")),
+    def sent(self) -> set[Sent]:
+        """What the stage sent for the messages below the last cut; what it sent beyond may be half of it."""
+        news = self._ahead
+        for topic in EMITTED:
+            for number in range(PARTITIONS):
+                for message in self._pipeline.read(topic, number, self._emits_read_to[topic.name, number]):
+                    assert message.offset() == self._emits_read_to[topic.name, number], "an emit was not read"
+                    self._emits_read_to[topic.name, number] += 1
+                    event = decode(message.value() or b"")
+                    origin = event.origin_parts
+                    if origin is not None and origin.stage == "recovery":
+                        news.append(((topic.name, event.id, str(origin)), origin))
+        settled = {
+            sent for sent, origin in news if origin.offset < self.oracle.partitions[origin.partition].next
         }
+        self._ahead = [(sent, origin) for sent, origin in news if sent not in settled]
+        self._settled |= settled
+        return self._settled
 
-    def check(self, counted: Counter[str]) -> None:
-        """Cells, emits and occurrences are those of the straight run and of the script."""
-        wrong = self.differences()
+    def check(self) -> Standing:
+        """Cells and emits are those of the straight run; returns what was compared."""
+        standing = self.cut()
+        wrong = self.differences(standing)
         assert not wrong, f"{len(wrong)} cells differ, such as {next(iter(wrong.items()))}"
-        sent = self.sent()
-        assert sent == self.oracle.emits, (
-            f"missing {len(self.oracle.emits - sent)}, never decided {len(sent - self.oracle.emits)}: "
-            f"{next(iter(self.oracle.emits ^ sent))}"
+        sent, right = self.sent(), self.oracle.emits
+        assert sent == right, (
+            f"missing {len(right - sent)}, never decided {len(sent - right)}: {next(iter(right ^ sent))}"
         )
-        found = self.counted()
-        miscounted = {
-            subject: (right, found.get(subject, 0))
-            for subject, right in counted.items()
-            if found.get(subject, 0) != right
-        }
-        assert not miscounted, (
-            f"{len(miscounted)} subjects miscounted, such as {next(iter(miscounted.items()))}"
-        )
+        return standing
 
     def counted(self) -> dict[str, int]:
-        """How often each subject counted."""
+        """How often each subject of the toy counted."""
         return {
             subject: getattr(cells["toy"], "count", -1)
             for answer in self.oracle.partitions.values()
             for (_, subject), cells in answer.cells.items()
             if "toy" in cells
         }
-
-    def _read_on(self) -> None:
-        for partition in range(PARTITIONS):
-            for message in self._pipeline.read(topics.INBOX, partition, self._read_to[partition]):
-                self.oracle.take(message)
-                self._read_to[partition] = (message.offset() or 0) + 1
 
 
 class ChainWatch:
@@ -189,9 +239,3 @@ def force_compaction(pipeline: Pipeline) -> int:
     if before:
         wait_until(is_cleaned, "the state log is compacted", every=0.5)
     return len(before - superseded_offsets(pipeline))
-
-
-def _identities(topic: topics.Topic, messages: Iterable[Message]) -> Iterable[tuple[str, str, str]]:
-    for message in messages:
-        event = decode(message.value() or b"")
-        yield topic.name, event.id, event.origin or ""

@@ -1,8 +1,9 @@
-"""A real worker process with the toy core: `python -m tests.torture.toy_worker`. Settings come from the environment, as in production.
+"""A real worker process that can be stopped at the worst moment: `python -m tests.torture.worker`. Settings come from the environment.
 
-TOY_PAUSE is how many seconds each write of state is held back after its emits were confirmed, to widen the window in which a stop does harm.
-TOY_TRAP names a folder: while it holds a file `armed`, each write of cells leaves a file `*.about` and waits, so that a test can stop the
-process at that very point, and leaves `*.outcome` with what became of it.
+TORTURE_CORE is `relight` or `toy`. TORTURE_PAUSE is how many seconds each write of state is held back after its emits were confirmed, to widen
+the window in which a stop does harm. TORTURE_TRAP names a folder: while it holds a file `armed`, each write of cells leaves a file `*.about`
+and waits, so that a test can stop the process at that very point, and leaves `*.outcome` with what became of it. With the last outcome the
+process is gone: back in the group it would have the heir load its state again, and with it mend what it had just broken.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 
 from runtime import logs
 from runtime.settings import read_settings
+from streams.core import RelightCore
 from streams.ports import StateLog, StateRecord
 from streams.processes import run_recovery
 from streams.settings import StreamSettings
@@ -78,15 +80,18 @@ class Trap:
         part = self._folder / f"{name}.part"
         part.write_text(outcome, encoding="ascii")
         part.rename(self._folder / f"{name}.outcome")
+        if len(list(self._folder.glob("*.outcome"))) == len(list(self._folder.glob("*.about"))):
+            os._exit(0)
 
 
 def main() -> None:
     """Run until told to stop."""
     settings = read_settings(StreamSettings)
     logs.configure(settings.observe.log_level)
-    pause = float(os.environ.get("TOY_PAUSE", "0"))
-    trap = Trap(Path(os.environ["TOY_TRAP"])) if "TOY_TRAP" in os.environ else None
-    run_recovery(settings, ToyCore(), wrap_log=lambda log: SlowLog(log, pause, trap))
+    pause = float(os.environ.get("TORTURE_PAUSE", "0"))
+    trap = Trap(Path(os.environ["TORTURE_TRAP"])) if "TORTURE_TRAP" in os.environ else None
+    core = RelightCore() if os.environ.get("TORTURE_CORE") == "relight" else ToyCore()
+    run_recovery(settings, core, wrap_log=lambda log: SlowLog(log, pause, trap))
 
 
 if __name__ == "__main__":
