@@ -119,8 +119,8 @@ def _are_processes_gone(pod: Object) -> bool:
     all_told = bool(main) and len(main) >= len(wanted)
     return (
         all_told
-        and all(part(status, "state", "terminated") for status in main)
-        and not any(part(status, "state", "running") for status in others)
+        and all("terminated" in part(status, "state") for status in main)
+        and not any("running" in part(status, "state") for status in others)
     )
 
 

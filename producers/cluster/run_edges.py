@@ -83,7 +83,12 @@ class RunEdges:
                     self._pod(self._present.pods[uid])
         if run.end is None:
             self.tell_issue(run.run)
-        else:
+        elif self._whole:  # before everything was listed its pods are not known: their ends come first
+            self._tell_end_of(run)
+
+    def _tell_end_of(self, run: Run) -> None:
+        told = self._teller.book.runs.get(run.run)
+        if run.end is not None and told is not None and told.ended is None:
             self._end(run, run.end.how, run.end.at, run.end.detail)
 
     def _is_over(self, told: RunTold, run: Run) -> bool:
@@ -220,7 +225,7 @@ class RunEdges:
             self._teller.state(state, run)
 
     def missing(self) -> None:
-        """Everything was listed: pods and runs that were told of and are not there any more have ended, nobody saw how."""
+        """Everything was listed: who was told of and is not there any more has ended, nobody saw how."""
         book = self._teller.book
         for uid, told in list(book.pods.items()):
             if uid in self._present.pods:
@@ -234,7 +239,8 @@ class RunEdges:
                 fact = RunEnded(run=run, object_uid=uid, how="deleted", detail="vanished while nobody looked")
                 self._teller.edge(fact, run, uid, "deleted", at=None)
         self._whole = True
-        for run in list(self._present.objects):
+        for run, uid in list(self._present.objects.items()):
+            self._tell_end_of(self._present.jobs[uid])
             self.tell_issue(run)
 
     def _tell_lost(self, uid: str, bound: PodBound) -> None:
