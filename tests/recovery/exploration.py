@@ -130,6 +130,7 @@ def _moved(world: World) -> Iterator[tuple[str, World]]:
         after.scripts, after.effects = dict(world.scripts), dict(world.effects)
         after.held, after.down, after.silent = set(world.held), set(world.down), set(world.silent)
         after.commands, after.decisions = list(world.commands), list(world.decisions)
+        after.decided_for = list(world.decided_for)
         after.incidents, after.inbox = list(world.incidents), list(world.inbox)
         after.emit_ids = list(world.emit_ids)
         after._agenda = list(world._agenda)

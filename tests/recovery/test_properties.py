@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -13,147 +12,62 @@ from hypothesis import strategies as st
 from recovery import Delivery, advance, encode_cell
 from recovery.cells import HoldCell, IncidentCell
 from rules.compiled import default_rulebook
-from schemas.commands import Command, OutcomeResult, StepName
-from schemas.envelope import Trust
+from schemas.commands import Command, Outcome, OutcomeResult, StepName
+from schemas.envelope import Event, Trust
 from schemas.facts import RunSeen
-from schemas.ids import node_subject, run_subject
-from schemas.mailbox import CancelIncidentOrder, PartitionGap, PauseOrder, ReleaseNodeOrder, ResumeOrder
-from schemas.records import Decision
-from schemas.signals import EvictionReason, FaultState
-from tests.recovery.world import BROKEN, HBM, NOTICE, USER, World, always, silent
+from schemas.ids import run_subject
+from schemas.mailbox import ResumeOrder
+from schemas.signals import FaultState
+from tests.recovery.histories import Happening, flags, histories, names, order, play, state_of
+from tests.recovery.world import BROKEN, HBM, NOTICE, USER, World, silent
 
 LAWFUL = settings(
-    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
-)
-
-Happening = Callable[[World], None]
-NODES = ("n1", "n2", "n3")
-
-
-def _on_pod(act: Callable[[World, str], None]) -> Callable[[str], Happening]:
-    """Something that needs a pod on the node: nothing happens where there is none."""
-
-    def on(name: str) -> Happening:
-        def happen(world: World) -> None:
-            if any(pod.node == name for pod in world.pods.values()):
-                act(world, name)
-
-        return happen
-
-    return on
-
-
-def _scripted(step: StepName, result: OutcomeResult | None) -> Happening:
-    def happen(world: World) -> None:
-        world.scripts[step] = silent if result is None else always(result)
-
-    return happen
-
-
-def _order(world: World, order: PauseOrder | ResumeOrder | CancelIncidentOrder) -> None:
-    world.post(run_subject(world.run), order)
-    world.settle()
-
-
-names = st.sampled_from(NODES)
-codes = st.sampled_from([HBM, USER, BROKEN, NOTICE, "80E01801", "80C98009", "12345678"])
-
-happenings: st.SearchStrategy[Happening] = st.one_of(
-    st.builds(
-        lambda code, on, chip: lambda w: w.fault(code, on=on, chip=chip) and None,
-        codes,
-        names,
-        st.integers(0, 1),
-    ),
-    st.builds(
-        lambda code, on, state: lambda w: w.fault(code, on=on, state=state) and None,
-        codes,
-        names,
-        st.sampled_from([FaultState.ASSERTED, FaultState.CLEARED]),
-    ),
-    st.builds(lambda on: lambda w: w.fault(BROKEN, on=on, trust=Trust.EXTERNAL) and None, names),
-    st.builds(lambda on: lambda w: w.fault(HBM, on=on, placed=False) and None, names),
-    st.builds(
-        lambda condition, on, state: lambda w: w.condition(condition, on=on, state=state),
-        st.sampled_from(["not-ready", "kernel-deadlock", "memory-pressure"]),
-        names,
-        st.sampled_from([FaultState.ASSERTED, FaultState.CLEARED]),
-    ),
-    names.map(_on_pod(lambda w, on: w.exit(1, on=on))),
-    names.map(_on_pod(lambda w, on: w.exit(143, on=on, ordered=1))),
-    names.map(_on_pod(lambda w, on: w.stall(on=on))),
-    names.map(_on_pod(lambda w, on: w.check(on=on))),
-    names.map(_on_pod(lambda w, on: w.notice(on=on))),
-    names.map(_on_pod(lambda w, on: w.take_away(w.pod_on(on), "lost"))),
-    st.sampled_from(list(EvictionReason)).flatmap(
-        lambda reason: names.map(_on_pod(lambda w, on: w.evict(reason, on=on)))
-    ),
-    st.builds(
-        _scripted,
-        st.sampled_from(
-            [step for step in StepName if step not in {StepName.NOTIFY, StepName.SAVE_CHECKPOINT}]
-        ),
-        st.sampled_from([*OutcomeResult, None]),
-    ),
-    st.builds(lambda step: lambda w: w.scripts.pop(step, None) and None, st.sampled_from(list(StepName))),
-    st.sampled_from([1, 15, 70, 700, 4000]).map(
-        lambda seconds: lambda w: w.settle(timedelta(seconds=seconds))
-    ),
-    st.sampled_from([0, 3, 7]).map(lambda number: lambda w: w.see_run(job_retry_num=str(number))),
-    st.just(lambda w: w.stable() if w.pods else None),
-    st.integers(0, 300).map(lambda number: lambda w: w.step(number) if w.pods else None),
-    st.just(lambda w: _order(w, PauseOrder(by="sre", reason="looking"))),
-    st.just(lambda w: _order(w, ResumeOrder(by="sre", reason="looked"))),
-    st.just(lambda w: _order(w, CancelIncidentOrder(by="sre", reason="no"))),
-    names.map(
-        lambda on: lambda w: w.post(node_subject(on), ReleaseNodeOrder(by="sre", reason="fine")) and None
-    ),
-    names.map(lambda on: lambda w: w.lose(on)),
-    st.sampled_from([run_subject("r1"), *map(node_subject, NODES)]).map(
-        lambda subject: lambda w: w.post(subject, PartitionGap(first_lost=3, first_kept=9)) and None
-    ),
-    st.just(lambda w: setattr(w, "spare", not w.spare)),
-)
-histories = st.lists(happenings, min_size=3, max_size=40)
-flags = st.fixed_dictionaries(
-    {
-        "job_retry_num": st.sampled_from(["1", "3"]),
-        "job_unconditional_retry": st.sampled_from(["true", "false"]),
-        "hang_retry": st.sampled_from(["true", "false"]),
-    }
+    max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
 )
 
 
-def play(history: list[Happening], annotations: dict[str, Any]) -> World:
-    """A world to which all that happened."""
-    world = World().begin(**annotations)
-    for happening in history:
-        happening(world)
-    world.settle(timedelta(seconds=1))
-    return world
-
-
-def state_of(world: World) -> dict[tuple[str, str], bytes]:
-    """All cells, encoded."""
-    return {
-        (subject, name): encode_cell(cell)
-        for subject, cells in world.cells.items()
-        for name, cell in cells.items()
-    }
+def change_nothing(world: World, *, since: int = 0) -> None:
+    """Every message from there on, ticks included, again: no cell is written and nothing is sent."""
+    for event, at in world.inbox[since:]:
+        result = advance(world.cells[event.subject], Delivery(event, at, world.now), world.rulebook)
+        assert not result.cells, event
+        assert not result.emits, event
 
 
 @LAWFUL
 @given(histories, flags)
-def test_every_message_again_changes_nothing(history: list[Happening], annotations: dict[str, str]) -> None:
-    world = play(history, annotations)
-    before = state_of(world)
-    for event, at in world.inbox:
-        if event.origin is None:
-            continue
-        result = advance(world.cells[event.subject], Delivery(event, at, world.now), world.rulebook)
-        assert not result.cells, event
-        assert not result.emits, event
-    assert state_of(world) == before
+def test_after_each_prefix_every_message_again_changes_nothing(
+    history: list[Happening], annotations: dict[str, Any]
+) -> None:
+    world = World().begin(**annotations)
+    for happening in history:
+        happening(world)
+        change_nothing(world)
+    world.settle(timedelta(hours=1))
+    change_nothing(world)
+
+
+class Doubled(World):
+    """Every message is delivered twice, and an earlier one once more in between."""
+
+    def deliver(self, event: Event) -> None:
+        """Deliver, then check that repeats with the same origin are seen as such, in the middle of whatever goes on."""
+        super().deliver(event)
+        number = len(self.inbox)
+        for again, at in (self.inbox[-1], self.inbox[number * 31 // 7 % number], self.inbox[number // 2]):
+            result = advance(self.cells[again.subject], Delivery(again, at, self.now), self.rulebook)
+            assert not result.cells, again
+            assert not result.emits, again
+
+
+@LAWFUL
+@given(histories, flags)
+def test_a_duplicate_anywhere_changes_nothing(history: list[Happening], annotations: dict[str, Any]) -> None:
+    world = Doubled().begin(**annotations)
+    for happening in history:
+        happening(world)
+    world.settle(timedelta(hours=1))
+    assert len(world.inbox) > len(world.nodes)
 
 
 @LAWFUL
@@ -180,7 +94,7 @@ def test_the_same_inbox_gives_the_same_cells_and_the_same_emits(
 def test_silence_alone_ends_every_state(history: list[Happening], annotations: dict[str, str]) -> None:
     world = play(history, annotations)
     world.scripts = dict.fromkeys(StepName, silent)
-    _order(world, ResumeOrder(by="sre", reason="pauses are ended by people"))
+    order(world, ResumeOrder(by="sre", reason="pauses are ended by people"))
     world.silence()
     assert world._next() is None, "something is due for ever"
     assert world.incident is None or not world.incident.open
@@ -254,9 +168,58 @@ def test_decisions_of_a_run_say_by_which_rulebook_and_with_which_counters(
     history: list[Happening], annotations: dict[str, str]
 ) -> None:
     world = play(history, annotations)
-    made: list[Decision] = world.decisions
-    assert all(decision.rulebook == world.rulebook.hash for decision in made)
-    assert all(decision.reason for decision in made)
+    assert all(decision.rulebook == world.rulebook.hash for decision in world.decisions)
+    assert all(decision.reason for decision in world.decisions)
+    assert len(world.decided_for) == len(world.decisions)
+    for subject, decision in zip(world.decided_for, world.decisions, strict=True):
+        assert (decision.counters is not None) == (subject == run_subject(world.run)), decision
+
+
+@LAWFUL
+@given(histories, flags)
+def test_a_step_is_taken_back_at_most_once_and_nothing_is_asked_of_it_afterwards(
+    history: list[Happening], annotations: dict[str, str]
+) -> None:
+    world = play(history, annotations)
+    begun: set[str] = set()
+    taken_back: set[str] = set()
+    for command in world.commands:
+        assert command.command not in taken_back, command
+        if command.action == "begin":
+            begun.add(command.command)
+        else:
+            assert command.command in begun, command
+        if command.action == "cancel":
+            taken_back.add(command.command)
+
+
+@LAWFUL
+@given(histories, flags)
+def test_no_attempt_is_left_with_a_step_that_nobody_ended(
+    history: list[Happening], annotations: dict[str, str]
+) -> None:
+    """What a run began is answered, seen done, taken back, or still under way."""
+    world = play(history, annotations)
+    ended = {command.command for command in world.commands if command.action == "cancel"}
+    for event, _ in world.inbox:
+        said = event.data
+        if isinstance(said, Outcome) and said.result not in {
+            OutcomeResult.PENDING,
+            OutcomeResult.UNREACHABLE,
+        }:
+            ended.add(said.command)
+    incident = world.incident
+    for command in world.commands:
+        is_step = command.subject == run_subject(world.run) and command.step is not StepName.NOTIFY
+        if not is_step or command.action != "begin" or command.command in ended:
+            continue
+        current = incident is not None and incident.open and incident.attempt == command.attempt
+        seen_done = command.step in {
+            StepName.STOP_PROCESSES,
+            StepName.START_PROCESSES,
+            StepName.RESUME_JOB,
+        }
+        assert current or seen_done, command
 
 
 @LAWFUL

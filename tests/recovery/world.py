@@ -81,6 +81,8 @@ class World:
     cells: dict[str, dict[str, Cell]] = field(default_factory=dict)
     commands: list[Command] = field(default_factory=list)
     decisions: list[Decision] = field(default_factory=list)
+    decided_for: list[str] = field(default_factory=list)
+    """Subject of each decision."""
     incidents: list[Incident] = field(default_factory=list)
     inbox: list[tuple[Event, datetime]] = field(default_factory=list)
     emit_ids: list[str] = field(default_factory=list)
@@ -197,6 +199,7 @@ class World:
             self._act(data)
         elif isinstance(data, Decision):
             self.decisions.append(data)
+            self.decided_for.append(event.subject)
         elif isinstance(data, Incident):
             self.incidents.append(data)
 
