@@ -15,6 +15,7 @@ from sandbox.errors import PartMissing, StartFailed
 
 OPENSSL_SECONDS: Final = 30
 DAYS: Final = 365
+LONGEST_NAME: Final = 64  # ub-common-name of X.509
 NEW_KEY: Final = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
 
 
@@ -53,7 +54,14 @@ class CertificateAuthority:
         return self._sign(name, f"/CN={name}", "serverAuth", f"subjectAltName={','.join(hosts)}")
 
     def for_user(self, user: str, groups: Sequence[str] = ()) -> Certificate:
-        """Sign for a client that the API server is to know as `user`, member of `groups` (a certificate's CN and O)."""
+        """Sign for a client that the API server is to know as `user`, member of `groups` (a certificate's CN and O).
+
+        Raises:
+            ValueError: a name is longer than certificates allow.
+        """
+        too_long = [name for name in (user, *groups) if len(name) > LONGEST_NAME]
+        if too_long:
+            raise ValueError(f"names in a certificate have at most {LONGEST_NAME} characters: {too_long}")
         subject = "".join(f"/O={_escaped(group)}" for group in groups) + f"/CN={_escaped(user)}"
         return self._sign(user, subject, "clientAuth")
 

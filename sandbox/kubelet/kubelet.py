@@ -220,7 +220,7 @@ class Kubelet:
         known = {uid_of(pod) for pod in self._informer.snapshot()}
         for worker in self._all_workers():
             if worker.uid not in known:
-                worker.vanish()
+                worker.is_unknown()
 
     def _finished(self, worker: PodWorker) -> None:
         with self._lock:

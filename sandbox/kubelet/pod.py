@@ -84,9 +84,15 @@ class PodWorker:
         self._pod = pod
         self._wake.set()
 
-    def vanish(self, pod: Object | None = None) -> None:
-        """The object is gone: end what runs. From any thread."""
-        self._pod = pod or self._pod
+    def vanish(self, pod: Object) -> None:
+        """The object is gone, and was `pod` last: end what runs. From any thread."""
+        self._pod = pod
+        self._gone = True
+        self._wake.set()
+
+    def is_unknown(self) -> None:
+        """The object went while the kubelet was not there, which gives what it finds the least grace. From any thread."""
+        self._pod = {**self._pod, "metadata": {**self._pod["metadata"], "deletionGracePeriodSeconds": 0}}
         self._gone = True
         self._wake.set()
 

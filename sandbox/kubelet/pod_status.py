@@ -1,12 +1,15 @@
 """What a kubelet reports of a pod: phase, conditions, containers, addresses."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
 from runtime.kubernetes import Object
 from sandbox.kubelet.container import Container, instant
+
+REPLACE: Final[Mapping[str, str]] = {"$patch": "replace"}
+"""In a strategic patch: the list is this one, not this one merged into what a kubelet before us wrote."""
 
 TERMINAL: Final = frozenset({"Succeeded", "Failed"})
 
@@ -78,9 +81,9 @@ class PodStatus:
             "phase": self._phase,
             "startTime": self._started,
             "hostIP": self._host_address,
-            "hostIPs": [{"ip": self._host_address}],
+            "hostIPs": [REPLACE, {"ip": self._host_address}],
             "podIP": self._address,
-            "podIPs": [{"ip": self._address}],
+            "podIPs": [REPLACE, {"ip": self._address}],
             "conditions": self._all_conditions(outline),
         }
         if outline.refused:
