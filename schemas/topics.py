@@ -53,7 +53,7 @@ _MONTH: Final = timedelta(days=30)
 
 SIGNALS: Final = Topic(
     name="signals.v1",
-    key="node or run",
+    key="node",  # of whoever saw it, whatever it is about; a fact that names no node is keyed by its run
     cleanup=Cleanup.DELETE,
     retention=_WEEK,
     writers=(Component.NODE_AGENT, Component.WATCHER),
