@@ -41,10 +41,12 @@ class Patience:
     stopped: float
     """A stopped worker: beyond the session timeout of `pipeline.SHORT`."""
     broker_away: float
+    applied: float
+    """How long the workers may take to apply what they were given: generous, the machine may be busy."""
 
 
-SHORT = Patience(stopped=5.0, broker_away=20.0)
-LONG = Patience(stopped=8.0, broker_away=20.0)
+SHORT = Patience(stopped=5.0, broker_away=20.0, applied=90.0)
+LONG = Patience(stopped=8.0, broker_away=20.0, applied=300.0)
 
 
 class Torture:
@@ -104,7 +106,12 @@ class Torture:
     def wait_until_busy(self) -> None:
         """Return somewhere in the middle of the backlog."""
         goal = sum(self.pipeline.ends(topics.INBOX).values()) - self.dice.randrange(BACKLOG // 4, BACKLOG)
-        wait_until(lambda: self._applied() >= goal, "the workers get on with the backlog", every=0.02)
+        wait_until(
+            lambda: self._applied() >= goal,
+            "the workers get on with the backlog",
+            patience=self.patience.applied,
+            every=0.02,
+        )
 
     def round(self, disturb: Callable[[Torture], None]) -> None:
         """Backlog, disturbance in the middle of it, everything applied, verdict. One half of the runs is quiet from the disturbance on."""
@@ -126,7 +133,7 @@ class Torture:
 
     def judge(self) -> None:
         """Wait until everything is applied and compare everything."""
-        self.referee.wait_until_applied()
+        self.referee.wait_until_applied(self.patience.applied)
         standing = self.referee.check()
         self._check_counts(standing)
         assert not self.chain.broken, f"the chain of positions is broken: {self.chain.broken[:5]}"
@@ -232,6 +239,7 @@ def join_and_leave(torture: Torture) -> None:
     wait_until(
         lambda: "partition taken up" in other.log.read_text(encoding="utf-8"),
         "the second worker gets partitions",
+        patience=torture.patience.applied,
     )
     torture.send_events(BACKLOG // 5)
     torture.flush()

@@ -78,7 +78,7 @@ class Referee:
 
         wait_until(is_at_rest, "the pipeline comes to rest", patience=patience, every=0.1)
 
-    def wait_until_applied(self, patience: float = 90.0) -> None:
+    def wait_until_applied(self, patience: float) -> None:
         """Return when everything that stands in the inbox now is applied, and every tick came that was due."""
         wanted = self._pipeline.ends(topics.INBOX)
 
