@@ -26,8 +26,8 @@ from producers.own_node import OwnNode
 from producers.own_pods import OwnPod, OwnPods
 from producers.placement import Placements
 from producers.pod_placement import PodPlacements
-from producers.settings import AgentSettings, PeersFrom
-from producers.supervisors.peers import CgroupPods, EnvironmentPods, PodResolver
+from producers.settings import AgentSettings, SupervisorSettings
+from producers.supervisors.peers import CgroupPods, NamespacePods, PodResolver
 from producers.supervisors.reports import Translation
 from producers.supervisors.server import SupervisorServer
 from producers.supervisors.source import SupervisorReports
@@ -69,6 +69,8 @@ class Reach:
     pods: OwnPods
     resolver: PodResolver
     identity: Identity
+    chips_of: Callable[[OwnPod], frozenset[str]]
+    """Chips a pod was given, see `producers.pod_placement`."""
     folder: Path
     """Where they keep what must outlive a restart."""
     now: Callable[[], datetime]
@@ -109,7 +111,7 @@ class OnCluster:
             progress_every=settings.supervisors.progress_every,
             has_room=self._room,
         )
-        resolver = _resolver(settings.supervisors.peers_from)
+        resolver = _resolver(settings.supervisors)
         self._server = SupervisorServer(
             settings.supervisors, resolver, self.pods.get, self._reports, may_promise=self._can_promise
         )
@@ -120,6 +122,7 @@ class OnCluster:
                 node=self.node,
                 pods=self.pods,
                 resolver=resolver,
+                chips_of=self.placements.chips_of,
                 identity=identity,
                 folder=settings.spool.folder,
                 now=now,
@@ -219,11 +222,8 @@ class OnCluster:
             yield acted
 
 
-def _resolver(peers_from: PeersFrom) -> PodResolver:
-    if peers_from is PeersFrom.CGROUP:
-        return CgroupPods()
-    _log.warning("pods are believed who they say they are; right in production would be peers_from: cgroup")
-    return EnvironmentPods()
+def _resolver(settings: SupervisorSettings) -> PodResolver:
+    return CgroupPods() if settings.peers_folder is None else NamespacePods(settings.peers_folder)
 
 
 def _follow(

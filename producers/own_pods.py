@@ -59,11 +59,12 @@ class OwnPod:
         """All its containers ended for good."""
         return self.phase in ENDED
 
-    def placement(self, container_id: str | None = None) -> Placement | None:
-        """What a signal of it, or about a chip of it, is stamped with; None when it is of no run."""
+    def placement(self, container_id: str | None = None, container: str | None = None) -> Placement | None:
+        """What a signal of it, or about a chip of it, is stamped with; None when it is of no run. The container by its id, or by its name."""
         if self.run is None:
             return None
-        container = self.containers.get(container_id) if container_id else None
+        if container_id:
+            container = self.containers.get(container_id)
         if container is None and len(self.containers) == 1:
             container = next(iter(self.containers.values()))
         return Placement(

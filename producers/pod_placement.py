@@ -64,7 +64,7 @@ class PodPlacements:
         with self._lock:
             stay = self._stays.get(pod.uid)
             known = frozenset() if stay is None else stay.chips
-            chips = self._chips_of(pod) or known  # grants are forgotten by the kubelet once the pod is over
+            chips = self.chips_of(pod) or known  # grants are forgotten by the kubelet once the pod is over
             until = ended if stay is None or stay.until is None else min(stay.until, ended or stay.until)
             self._stays[pod.uid] = _Stay(placement, chips, pod.started, until)
             self._pods[pod.uid] = pod
@@ -83,10 +83,11 @@ class PodPlacements:
     def _learn_grants(self) -> None:
         """The kubelet writes a grant a moment after the pod is seen bound."""
         for uid, stay in self._stays.items():
-            if stay.until is None and not stay.chips and (chips := self._chips_of(self._pods[uid])):
+            if stay.until is None and not stay.chips and (chips := self.chips_of(self._pods[uid])):
                 self._stays[uid] = _Stay(stay.placement, chips, stay.since, stay.until)
 
-    def _chips_of(self, pod: OwnPod) -> frozenset[str]:
+    def chips_of(self, pod: OwnPod) -> frozenset[str]:
+        """Chips a pod was given; `*`: all of the node; empty: none, or nobody can name them."""
         if not pod.resources and not pod.chips:
             return frozenset()
         named = pod.chips or self._grants(pod.uid)

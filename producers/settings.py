@@ -110,8 +110,8 @@ class PeersFrom(StrEnum):
 
     CGROUP = "cgroup"
     """The kernel's control groups, as kubelets make them."""
-    ENVIRONMENT = "environment"
-    """RELIGHT_POD_UID of the process: a pod may lie. Only where a kubelet makes no control groups, and every pod is trusted."""
+    NAMESPACES = "namespaces"
+    """Their process namespaces, as a kubelet without control groups notes them in `peers_folder`."""
 
 
 class SupervisorSettings(Group):
@@ -123,6 +123,8 @@ class SupervisorSettings(Group):
     """Permissions, as a number: containers run as any user, and who speaks is the kernel's word. 438 is 0666."""
     peers_from: PeersFrom = PeersFrom.CGROUP
     """Where a peer's pod is read from. Anything but `cgroup` is for trying things out."""
+    peers_folder: Path | None = None
+    """`namespaces` only: the kubelet's folder of process namespaces, writable by nobody else."""
     known_within: Duration = timedelta(seconds=15)
     """From the connection to a hello of a pod the API knows on this node; past it the line ends, and the supervisor tries again."""
     lines: Annotated[int, Field(ge=1)] = 512
@@ -151,6 +153,15 @@ class SupervisorSettings(Group):
     """How long one such word lasts: what a held exit costs at most when the agent dies. As long as the supervisor holds by itself."""
     promise_at_most: Duration = timedelta(minutes=15)
     """From the exit on, no word is given any more: who has not decided by then will not."""
+
+    @model_validator(mode="after")
+    def _says_who_speaks(self) -> Self:
+        if (self.peers_from is PeersFrom.NAMESPACES) != (self.peers_folder is not None):
+            raise ValueError(
+                f"supervisors.peers_from is {self.peers_from.value!r} and supervisors.peers_folder is {self.peers_folder}; "
+                "right would be a folder with 'namespaces', none with 'cgroup'"
+            )
+        return self
 
 
 class DeviceSettings(Group):

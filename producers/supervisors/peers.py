@@ -11,6 +11,7 @@ connection was made belongs to a younger process. Whoever ended meanwhile, or is
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import select
@@ -40,6 +41,8 @@ class PeerPod:
 
     uid: str
     container_id: str | None = None
+    container: str | None = None
+    """Its name, where a kubelet says it rather than an id."""
 
 
 class PodResolver(Protocol):
@@ -65,23 +68,22 @@ class CgroupPods:
         return pod_of_groups(text)
 
 
-class EnvironmentPods:
-    """Pods by RELIGHT_POD_UID of a process or the ones above it: for kubelets without control groups, where every pod is trusted."""
+class NamespacePods:
+    """Pods by process namespaces, for kubelets that make no control groups: a folder of theirs names the pod by the namespace's number."""
 
-    def __init__(self, proc: Path = PROC) -> None:
+    def __init__(self, folder: Path, proc: Path = PROC) -> None:
+        """A file is JSON, `{"uid": "...", "container": "..."}`; only the kubelet may write there."""
+        self._folder = folder
         self._proc = proc
 
     def pod_of(self, pid: int) -> PeerPod | None:
-        """What the process was started with."""
+        """Whose namespace the process is in."""
         try:
-            raw = (self._proc / str(pid) / "environ").read_bytes()
-        except OSError:
+            namespace = (self._proc / str(pid) / "ns" / "pid").stat().st_ino
+            noted = json.loads((self._folder / str(namespace)).read_text(encoding="utf-8"))
+            return PeerPod(str(noted["uid"]), container=str(noted["container"]))
+        except (OSError, ValueError, KeyError, TypeError):
             return None
-        for entry in raw.split(b"\0"):
-            name, _, value = entry.partition(b"=")
-            if name == b"RELIGHT_POD_UID" and value:
-                return PeerPod(value.decode("utf-8", "replace"))
-        return None
 
 
 def pod_of_groups(text: str) -> PeerPod | None:

@@ -43,6 +43,7 @@ class SupervisorLine:
     def __init__(self, pod: PeerPod, writer: asyncio.StreamWriter, most_waiting: int) -> None:
         self.pod_uid = pod.uid
         self.container_id = pod.container_id
+        self.container = pod.container
         self.peer: Peer | None = None
         self.phase = ""
         self.phase_since = 0.0
@@ -262,7 +263,7 @@ class SupervisorServer:
         return pod
 
     def _peer(self, line: SupervisorLine, pod: OwnPod, spool: str) -> Peer:
-        placement = pod.placement(line.container_id)
+        placement = pod.placement(line.container_id, line.container)
         if placement is None:
             raise PeerUnknown(f"pod {pod.namespace}/{pod.name} is of no run any more")
         return Peer(pod, placement, spool)

@@ -1,4 +1,4 @@
-"""Run the node agent: watches this node's chips and sends what it sees."""
+"""Run the node agent: watches this node's chips and sends what it sees; on a cluster it also serves supervisors and repairs chips."""
 
 from __future__ import annotations
 
@@ -7,17 +7,22 @@ import click
 
 @click.command()
 def command() -> None:
-    """Run the node agent until SIGTERM. Settings come from RELIGHT_*; RELIGHT_CLUSTER, RELIGHT_NODE__NAME and RELIGHT_NODE__UID must be set."""
+    """Run the node agent until SIGTERM. Settings come from RELIGHT_*; RELIGHT_CLUSTER, RELIGHT_NODE__NAME and RELIGHT_NODE__UID must be set.
+
+    With RELIGHT_ON_CLUSTER=true it watches its pods, serves their supervisors and carries out repairs.
+    """
+    from functools import partial
+
     from producers.agent_process import run_agent
     from producers.errors import ProducerError
-    from producers.settings import AgentSettings
+    from relight.node_hands import NodeAgentSettings, make_hands
     from runtime import logs
     from runtime.errors import ProcessError
     from runtime.settings import read_settings
 
     try:
-        settings = read_settings(AgentSettings)
+        settings = read_settings(NodeAgentSettings)
         logs.configure(settings.observe.log_level)
-        run_agent(settings)
+        run_agent(settings, partial(make_hands, settings.repair))
     except (ProcessError, ProducerError) as error:
         raise click.ClickException(str(error)) from error

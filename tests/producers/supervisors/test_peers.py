@@ -11,7 +11,7 @@ import pytest
 
 from producers.errors import PeerUnknown
 from producers.supervisors import peers
-from producers.supervisors.peers import CgroupPods, EnvironmentPods, PeerPod, identify, pod_of_groups
+from producers.supervisors.peers import CgroupPods, NamespacePods, PeerPod, identify, pod_of_groups
 from sandbox import tied_process
 
 UID = "3d8f1c2e-5b7a-4e0d-9f16-0a1b2c3d4e5f"
@@ -97,7 +97,23 @@ def test_static_pods_have_uids_without_dashes() -> None:
 
 def test_a_process_that_is_gone_is_in_no_pod(tmp_path: Path) -> None:
     assert CgroupPods(tmp_path).pod_of(4711) is None
-    assert EnvironmentPods(tmp_path).pod_of(4711) is None
+    assert NamespacePods(tmp_path, tmp_path).pod_of(4711) is None
+
+
+@pytest.mark.parametrize("noted", [None, "{", "[]", '{"uid": "u"}'])
+def test_a_process_namespace_nobody_noted_names_nobody(tmp_path: Path, noted: str | None) -> None:
+    own = Path("/proc/self/ns/pid").stat().st_ino
+    if noted is not None:
+        (tmp_path / str(own)).write_text(noted)
+
+    assert NamespacePods(tmp_path).pod_of(os.getpid()) is None
+
+
+def test_a_kubelet_without_control_groups_names_pods_by_process_namespaces(tmp_path: Path) -> None:
+    own = Path("/proc/self/ns/pid").stat().st_ino
+    (tmp_path / str(own)).write_text('{"uid": "u-1", "namespace": "n", "name": "p", "container": "trainer"}')
+
+    assert NamespacePods(tmp_path).pod_of(os.getpid()) == PeerPod("u-1", container="trainer")
 
 
 def recorded_proc(folder: Path, pid: int, groups: str) -> Path:
