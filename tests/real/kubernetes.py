@@ -112,11 +112,17 @@ def new_cluster(tmp_path: Path) -> Iterator[NewCluster]:
         plane.kill()
 
 
+@pytest.fixture(scope="session")
+def containers() -> None:
+    """Containers can be run on this machine: root, or what the kernel permits others."""
+    parts.need("A container", process.missing())
+
+
 @pytest.fixture
-def new_kubelet(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[NewKubelet]:
+def new_kubelet(request: pytest.FixtureRequest, tmp_path: Path, containers: None) -> Iterator[NewKubelet]:
     """Make nodes of the test's own, Ready when returned. Talks to the API as a node, with a node's rights."""
     parts.need("Kubernetes", control_plane.missing())
-    parts.need("A container", process.missing())
+    del containers  # they can be run
     running: list[tuple[ControlPlane, Kubelet]] = []
 
     def make(
