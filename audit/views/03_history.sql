@@ -131,3 +131,147 @@ FROM
     FROM {db}.incidents
 )
 ORDER BY cluster, incident, at, ordinal;
+
+CREATE OR REPLACE VIEW {db}.explained AS
+SELECT
+    cluster,
+    arrived AS at,
+    subject,
+    run,
+    incident,
+    attempt,
+    trigger,
+    verdict,
+    rule,
+    ladder_row,
+    mode,
+    reason,
+    count,
+    flags,
+    arrayMap(c -> concat(
+            JSONExtractString(c, 'rule'), ' (row ', JSONExtractString(c, 'row'), '): ', JSONExtractString(c, 'outcome'),
+            if(JSONExtractString(c, 'detail') = '', '', concat(', ', JSONExtractString(c, 'detail')))),
+        JSONExtractArrayRaw(considered)) AS looked_at,
+    rulebook,
+    event_id
+FROM {db}.decisions_once;
+
+CREATE OR REPLACE VIEW {db}.jobs AS
+WITH seen AS
+(
+    SELECT
+        cluster,
+        run,
+        argMax(name, arrived) AS name,
+        argMax(namespace, arrived) AS namespace,
+        argMax(size, arrived) AS size,
+        argMax(supervised, arrived) AS supervised,
+        argMax(annotations, arrived) AS annotations,
+        max(epoch) AS epoch,
+        min(arrived) AS first_seen,
+        max(arrived) AS last_seen
+    FROM {db}.facts FINAL
+    WHERE kind = 'run_seen'
+    GROUP BY cluster, run
+), ended AS
+(
+    SELECT cluster, run, argMax(state, arrived) AS how, max(arrived) AS at
+    FROM {db}.facts FINAL
+    WHERE kind = 'run_ended'
+    GROUP BY cluster, run
+), counted AS
+(
+    SELECT
+        cluster,
+        run,
+        argMax(job_retries_used, arrived) AS job_retries_used,
+        argMax(job_retry_num, arrived) AS job_retry_num,
+        argMax(pod_retries_used, arrived) AS pod_retries_used,
+        argMax(pod_retry_num, arrived) AS pod_retry_num,
+        argMax(unconditional_chain, arrived) AS unconditional_chain,
+        argMax(hang_chain, arrived) AS hang_chain,
+        max(schedule_count) AS schedule_count,
+        uniqExactIf(incident, incident != '') AS incidents,
+        argMaxIf(incident, arrived, incident != '') AS last_incident
+    FROM {db}.decisions_once
+    WHERE run != ''
+    GROUP BY cluster, run
+)
+SELECT
+    seen.cluster AS cluster,
+    seen.run AS run,
+    seen.name AS name,
+    seen.namespace AS namespace,
+    greatest(seen.epoch, counted.schedule_count) AS epoch,
+    seen.size AS size,
+    seen.supervised AS supervised,
+    seen.annotations AS annotations,
+    counted.job_retries_used AS job_retries_used,
+    counted.job_retry_num AS job_retry_num,
+    counted.pod_retries_used AS pod_retries_used,
+    counted.pod_retry_num AS pod_retry_num,
+    counted.unconditional_chain AS unconditional_chain,
+    counted.hang_chain AS hang_chain,
+    counted.incidents AS incidents,
+    counted.last_incident AS last_incident,
+    seen.first_seen AS first_seen,
+    seen.last_seen AS last_seen,
+    ended.how AS ended
+FROM seen
+LEFT JOIN ended ON ended.cluster = seen.cluster AND ended.run = seen.run
+LEFT JOIN counted ON counted.cluster = seen.cluster AND counted.run = seen.run;
+
+CREATE OR REPLACE VIEW {db}.node_standing AS
+WITH seen AS
+(
+    SELECT
+        cluster,
+        node_uid,
+        argMax(node, arrived) AS node,
+        argMax(ready, arrived) AS ready,
+        argMax(cordoned, arrived) AS cordoned,
+        argMax(our_taint, arrived) AS our_taint,
+        max(arrived) AS last_seen
+    FROM {db}.facts FINAL
+    WHERE kind = 'node_seen'
+    GROUP BY cluster, node_uid
+), faulty AS
+(
+    SELECT cluster, node_uid, countIf(event_time > now64() - INTERVAL 24 HOUR) AS faults_24h
+    FROM {db}.signals_once
+    WHERE kind IN ('chip_fault', 'node_condition') AND state IN ('asserted', 'once')
+    GROUP BY cluster, node_uid
+), held AS
+(
+    SELECT
+        cluster,
+        node_uid,
+        argMaxIf(code, at, what = 'hold_request') AS code,
+        argMaxIf(incident, at, what = 'hold_request') AS incident,
+        maxIf(at, what = 'hold_request') AS asked_at,
+        argMaxIf(answer, at, what = 'hold_answer') AS answer,
+        argMaxIf(cause, at, what = 'hold_answer') AS cause,
+        maxIf(at, what = 'release_node') AS released_at
+    FROM {db}.isolation_history
+    GROUP BY cluster, node_uid
+)
+SELECT
+    seen.cluster AS cluster,
+    seen.node AS node,
+    seen.node_uid AS node_uid,
+    if(held.asked_at > held.released_at AND held.answer != 'refused', held.code, '') AS held_for,
+    if(held_for = '', NULL, held.asked_at) AS since,
+    held.answer AS answer,
+    seen.ready AS ready,
+    seen.cordoned AS cordoned,
+    seen.our_taint AS our_taint,
+    faulty.faults_24h AS faults_24h,
+    held.incident AS incident,
+    multiIf(
+        held_for = '', '',
+        held.answer = 'blocked', concat('not isolated: ', held.cause, '; raise the limit or release by hand'),
+        NOT seen.our_taint, 'asked for, the taint is not seen yet',
+        'diagnose, repair, benchmark, then `relight release`') AS next_step
+FROM seen
+LEFT JOIN faulty ON faulty.cluster = seen.cluster AND faulty.node_uid = seen.node_uid
+LEFT JOIN held ON held.cluster = seen.cluster AND held.node_uid = seen.node_uid;

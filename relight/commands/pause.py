@@ -1,0 +1,39 @@
+"""Freeze the recovery of a run or a node, until it is resumed or a time has passed."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import click
+
+from relight.orders import checked_subject, give, order_options
+
+
+@click.command()
+@click.argument("subject")
+@click.option(
+    "--for",
+    "lasting",
+    metavar="DURATION",
+    help="End by itself, such as 30m or 2h. Without it: until `relight resume`.",
+)
+@order_options
+def command(subject: str, *, lasting: str | None, by: str, reason: str) -> None:
+    """Pause SUBJECT: evidence is kept, clocks of its incident stand still, nothing acts.
+
+    \b
+    relight pause run/7f0c... --reason "storage maintenance" --for 2h
+    """
+    from datetime import timedelta
+
+    from runtime.settings import read_duration
+    from schemas.mailbox import PauseOrder
+
+    until = None
+    if lasting is not None:
+        try:
+            duration = read_duration(lasting)
+        except ValueError as error:
+            raise click.UsageError(str(error)) from None
+        until = datetime.now(UTC) + duration if isinstance(duration, timedelta) else None
+    give(checked_subject(subject), PauseOrder(by=by, reason=reason, until=until))

@@ -1,0 +1,80 @@
+"""Questions to the record, as the reader's user and within its limits. The views are the contract; nothing here reads a raw table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+if TYPE_CHECKING:
+    from audit.store import Store
+
+LIMITS: Final = {"max_execution_time": 30, "max_result_rows": 100_000, "result_overflow_mode": "break"}
+"""A person's question must not stop the writer; 30 s and 100,000 rows."""
+
+INCIDENTS: Final = """
+SELECT incident, state, result, strategy, run, code, node, chip, attempts, fault_time, closed_at, reason
+FROM {db}.incidents
+WHERE ({run:String} = '' OR run = {run:String}) AND ({node:String} = '' OR node = {node:String})
+    AND (NOT {open:Bool} OR state != 'closed')
+ORDER BY fault_time DESC
+LIMIT {limit:UInt32}
+"""
+INCIDENT: Final = """
+SELECT cluster, incident, run, state, result, result_cause, strategy, attempts, domain, code, node, chip, rule, reason, fault_time, opened_at,
+    closed_at, epoch, paused, rulebook
+FROM {db}.incidents WHERE incident = {incident:String}
+"""
+CHAIN: Final = """
+SELECT at, link, attempt, what, detail FROM {db}.cause_chain WHERE incident = {incident:String} ORDER BY at, ordinal
+"""
+PHASES: Final = """
+SELECT attempt, strategy, phase, seconds, state FROM {db}.phases WHERE incident = {incident:String} ORDER BY attempt, ordinal
+"""
+CONSIDERED: Final = """
+SELECT at, verdict, rule, ladder_row, reason, flags, looked_at FROM {db}.explained WHERE incident = {incident:String} ORDER BY at
+"""
+JOBS: Final = """
+SELECT run, name, namespace, epoch, size, supervised, job_retries_used, job_retry_num, pod_retries_used, pod_retry_num,
+    unconditional_chain, hang_chain, incidents, last_incident, ended
+FROM {db}.jobs
+WHERE {run:String} = '' OR run = {run:String} OR name = {run:String}
+ORDER BY last_seen DESC LIMIT {limit:UInt32}
+"""
+NODES: Final = """
+SELECT node, node_uid, held_for, since, answer, ready, cordoned, our_taint, faults_24h, incident, next_step
+FROM {db}.node_standing
+WHERE ({node:String} = '' OR node = {node:String}) AND (NOT {held:Bool} OR held_for != '')
+ORDER BY node LIMIT {limit:UInt32}
+"""
+EVENT: Final = """
+SELECT event_time, kind, run, node, chip, code, state, detail, source, trust, timequality FROM {db}.signals_once WHERE event_id = {event:String}
+"""
+EXPLAINED: Final = """
+SELECT at, subject, verdict, rule, ladder_row, mode, reason, incident, count, flags, looked_at, rulebook
+FROM {db}.explained WHERE trigger = {event:String} ORDER BY at
+"""
+
+
+@contextmanager
+def reader() -> Iterator[Store]:
+    """The store as the reader's user; what goes wrong ends as one readable message."""
+    from audit.errors import AuditError
+    from audit.settings import AuditSettings
+    from audit.store import Store
+    from runtime.errors import ProcessError
+    from runtime.settings import read_settings
+
+    try:
+        settings = read_settings(AuditSettings)
+        with Store(settings.store, settings.store.reader, limits=LIMITS) as store:
+            yield store
+    except (ProcessError, AuditError) as error:
+        raise click.ClickException(str(error)) from error
+
+
+def ask(store: Store, question: str, **parameters: Any) -> tuple[list[str], list[tuple[Any, ...]]]:  # noqa: ANN401 - bound by the server
+    """Columns and rows of one of the questions above."""
+    return store.table(question.replace("{db}", store.database), parameters)

@@ -1,0 +1,151 @@
+"""`relight incidents`, `jobs`, `nodes`, `explain`, `sql` on the real engine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from audit.migrate import migrate
+from audit.settings import StoreSettings
+from audit.store import Store
+from relight.cli import main
+from schemas.facts import NodeSeen, RunSeen, WorkloadKind
+from schemas.mailbox import HoldAnswer, HoldCause, HoldRequest
+from schemas.topics import INBOX, SIGNALS
+from tests.audit.story import CHIP, NODE, START, Story, in_place, put
+
+pytestmark = pytest.mark.slow
+
+
+def told() -> Story:
+    story = Story()
+    story.release_default_rulebook()
+    seen = RunSeen(
+        run="run-1",
+        workload=WorkloadKind.JOB,
+        namespace="team",
+        name="llama",
+        object_uid="run-1",
+        epoch=1,
+        size=4,
+        supervised=True,
+    )
+    story.tell(SIGNALS, "run/run-1", seen, 0)
+    in_place(story, "run-1", "inc-1", (2, 12, 15, 18, 19, 30))
+    cause = HoldCause(
+        namespace="ascend", code="80E01801", chip=CHIP, evidence="e", ladder_class="isolate", seen_at=START
+    )
+    request = HoldRequest(
+        node=NODE, run="run-1", incident="inc-1", attempt=1, cause=cause, reason="third", rule="repeats"
+    )
+    story.tell(SIGNALS, f"node/{NODE.uid}", NodeSeen(node=NODE, ready=True, cordoned=True, our_taint=True), 5)
+    story.tell(INBOX, f"node/{NODE.uid}", request, 5)
+    story.tell(INBOX, "run/run-1", HoldAnswer(node=NODE, incident="inc-1", attempt=1, answer="held"), 6)
+    return story
+
+
+@pytest.fixture
+def relight(store_settings: StoreSettings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    monkeypatch.setenv("RELIGHT_STORE__PORT", str(store_settings.port))
+    monkeypatch.setenv("RELIGHT_STORE__DATABASE", store_settings.database)
+
+    def run(*arguments: str) -> Result:
+        return CliRunner().invoke(main, arguments)
+
+    with Store(store_settings, store_settings.migrator) as store:
+        migrate(store, lambda: datetime.now(UTC))
+        put(store, told().records)
+        yield run
+        store.command(f"DROP DATABASE {store_settings.database}")
+
+
+def rows(result: Result) -> list[dict[str, Any]]:
+    assert result.exit_code == 0, result.output
+    return [json.loads(line) for line in result.output.splitlines()]
+
+
+def test_incidents_are_listed_and_chosen_by_run_node_and_state(relight: Any) -> None:
+    (found,) = rows(relight("incidents", "list", "-o", "json"))
+
+    assert (found["incident"], found["result"], found["run"], found["node"]) == (
+        "inc-1",
+        "recovered",
+        "run-1",
+        "node-1",
+    )
+    assert rows(relight("incidents", "list", "--run", "run-1", "-o", "json")) == [found]
+    assert rows(relight("incidents", "list", "--run", "other", "-o", "json")) == []
+    assert rows(relight("incidents", "list", "--open", "-o", "json")) == []
+
+
+def test_one_incident_is_shown_with_its_phases_chain_and_what_was_considered(relight: Any) -> None:
+    result = relight("incidents", "show", "inc-1")
+
+    assert result.exit_code == 0, result.output
+    for expected in (
+        "termination",
+        "not_applicable",
+        "told 4 pods to stop",
+        "in_place_recovery",
+        "row 6",
+        "recovered",
+    ):
+        assert expected in result.output
+
+
+def test_an_incident_nobody_knows_is_an_error_that_says_so(relight: Any) -> None:
+    result = relight("incidents", "show", "nope\x1b[2J")
+
+    assert result.exit_code == 1
+    assert "no incident" in result.output
+    assert "\x1b" not in result.output
+
+
+def test_jobs_show_counters_and_budgets(relight: Any) -> None:
+    (found,) = rows(relight("jobs", "llama", "-o", "json"))
+
+    assert (found["run"], found["namespace"], found["size"], found["incidents"], found["last_incident"]) == (
+        "run-1",
+        "team",
+        4,
+        1,
+        "inc-1",
+    )
+
+
+def test_nodes_say_for_what_they_are_held_and_what_comes_next(relight: Any) -> None:
+    (found,) = rows(relight("nodes", "--held", "-o", "json"))
+
+    assert (found["node"], found["held_for"], found["answer"]) == ("node-1", "ascend/80E01801", "held")
+    assert "benchmark" in found["next_step"]
+
+
+def test_an_event_is_explained_by_the_decision_about_it(relight: Any) -> None:
+    result = relight("explain", "fault-inc-1")
+
+    assert result.exit_code == 0, result.output
+    assert "in_place_recovery" in result.output
+    assert relight("explain", "unheard-of").exit_code == 1
+
+
+def test_sql_reads_and_nothing_else(relight: Any, store_settings: StoreSettings) -> None:
+    question = f"SELECT recovered FROM {store_settings.database}.rto_by_strategy"
+
+    assert rows(relight("sql", question, "-o", "json")) == [{"recovered": 1}]
+    refused = relight("sql", f"DROP TABLE {store_settings.database}.signals")
+    assert refused.exit_code == 1
+    assert "privileges" in refused.output
+
+
+def test_a_store_that_is_away_is_one_readable_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RELIGHT_STORE__PORT", "1")
+
+    result = CliRunner().invoke(main, ["incidents", "list"])
+
+    assert result.exit_code == 1
+    assert result.output.startswith("Error: connecting:")

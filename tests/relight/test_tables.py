@@ -1,0 +1,61 @@
+"""What reading commands print: nothing that a terminal obeys, nothing that JSON does not know."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+
+from relight.tables import plain, show
+
+HOSTILE = "ok\x1b[2J\x1b]0;owned\x07\u202egnp.exe\nnext\tcell"
+
+
+def test_text_of_others_cannot_move_the_cursor_or_turn_the_reading_round() -> None:
+    shown = plain(HOSTILE)
+
+    assert "\x1b" not in shown
+    assert "\x07" not in shown
+    assert "\u202e" not in shown
+    assert "\n" not in shown
+    assert "ok" in shown
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (None, "-"),
+        ("", "-"),
+        ([], "-"),
+        (1234.5, "1,234.5"),
+        (0.0, "0"),
+        ([1, None], "1, -"),
+        (datetime(2026, 3, 1, 12, tzinfo=UTC), "2026-03-01 12:00:00.000Z"),
+    ],
+)
+def test_values_are_as_people_read_them(value: object, shown: str) -> None:
+    assert plain(value) == shown
+
+
+def test_markup_in_a_value_is_text(capsys: pytest.CaptureFixture[str]) -> None:
+    show(["what"], [["[red]x[/red]"]], "table")
+
+    assert "[red]x[/red]" in capsys.readouterr().out
+
+
+def test_json_is_one_object_a_row_and_escapes_what_a_terminal_obeys(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    show(["a", "b", "c"], [[HOSTILE, float("nan"), [datetime(2026, 3, 1, tzinfo=UTC)]]], "json")
+
+    out = capsys.readouterr().out
+    assert "\x1b" not in out
+    assert json.loads(out) == {"a": HOSTILE, "b": None, "c": ["2026-03-01T00:00:00Z"]}
+
+
+def test_an_empty_table_says_so_and_empty_json_is_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    show(["a"], [], "table")
+    show(["a"], [], "json")
+
+    assert capsys.readouterr().out == "nothing found\n"
