@@ -134,7 +134,7 @@ class NodeEdges:
             is_over = node.ready if code in UNREADY else code in self._told_codes and code not in node.silent
             if code not in stands and is_over:
                 cleared = signal.model_copy(update={"state": FaultState.CLEARED, "detail": None})
-                self._teller.state(cleared, node.uid, code)
+                self._teller.state(cleared, node.uid, code, FaultState.CLEARED.value)
 
     def _assert(self, node: Node, standing: Standing) -> None:
         signal = NodeCondition(
@@ -147,7 +147,9 @@ class NodeEdges:
 
     def _edge(self, signal: NodeCondition, standing: Standing) -> None:
         since = standing.since.isoformat() if standing.since is not None else ""
-        self._teller.edge(signal, signal.node.uid, standing.code, since, at=standing.since)
+        self._teller.edge(
+            signal, signal.node.uid, standing.code, signal.state.value, since, at=standing.since
+        )
 
     def _gone(self, node: Node) -> None:
         present = self._present
@@ -165,7 +167,7 @@ class NodeEdges:
             signal = NodeCondition(
                 node=ref, condition=GONE, state=FaultState.ASSERTED, detail="the Node object was deleted"
             )
-            self._teller.edge(signal, uid, GONE, at=None)
+            self._teller.edge(signal, uid, GONE, signal.state.value, at=None)
         self._teller.edge(NodeGone(node=ref), uid, at=None)
 
     def _runs_on(self, uid: str) -> list[str]:
