@@ -70,6 +70,7 @@ class Host:
         addresses: of the node.
         environment: variables of every container: what an image and a node set.
         timing: how quick.
+        host_paths: where paths of the node lie on this machine.
         acting: set while the kubelet is there; nothing is started, stopped or reported while it is not.
     """
 
@@ -80,6 +81,7 @@ class Host:
     addresses: Addresses
     environment: Mapping[str, str]
     timing: Timing
+    host_paths: Mapping[str, Path] = field(default_factory=dict)
     acting: threading.Event = field(default_factory=threading.Event)
 
     def look_up(self, kind: str, namespace: str, name: str, *, optional: bool) -> dict[str, bytes] | None:

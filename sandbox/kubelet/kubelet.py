@@ -61,6 +61,7 @@ class Kubelet:
             addresses=Addresses(network or _random_network()),
             environment={"PATH": IMAGE_PATH, **_service_environment(kubeconfig)},
             timing=timing or Timing(),
+            host_paths=options.host_paths,
         )
         self._heart = Heart(options, self._host)
         self._workers: dict[str, PodWorker] = {}

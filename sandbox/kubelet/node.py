@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Final
 
 from runtime import logs, paths
@@ -41,6 +42,8 @@ class NodeOptions:
         annotations: on the object from the start.
         resources: what it has beside devices, by Kubernetes' quantities. Nothing is enforced.
         devices: how many of each extended resource.
+        host_paths: where paths of the node lie on this machine, such as ``{"/run/relight/agent": folder}``: nodes that share a machine
+            must not share what a hostPath volume names. Others are the machine's own.
     """
 
     name: str
@@ -50,6 +53,7 @@ class NodeOptions:
         default_factory=lambda: {"cpu": "64", "memory": "256Gi", "pods": "250", "ephemeral-storage": "100Gi"}
     )
     devices: Mapping[str, int] = field(default_factory=dict)
+    host_paths: Mapping[str, Path] = field(default_factory=dict)
 
 
 class Heart:

@@ -58,7 +58,11 @@ class PodWorker:
         }
         self._folder = host.folder / "pods" / self.uid
         self._volumes = Volumes(
-            self._folder / "volumes", addresses=self._addresses, look_up=host.look_up, token=host.token
+            self._folder / "volumes",
+            addresses=self._addresses,
+            look_up=host.look_up,
+            token=host.token,
+            host_paths=host.host_paths,
         )
         self._status = PodStatus(pod, address, host.addresses.node)
         self._init = [self._container(each, init=True) for each in pod["spec"].get("initContainers") or []]

@@ -30,9 +30,17 @@ class Volumes:
     """The volumes of one pod below `folder`."""
 
     def __init__(
-        self, folder: Path, *, addresses: Mapping[str, str], look_up: Lookup, token: TokenSource
+        self,
+        folder: Path,
+        *,
+        addresses: Mapping[str, str],
+        look_up: Lookup,
+        token: TokenSource,
+        host_paths: Mapping[str, Path] | None = None,
     ) -> None:
+        """`host_paths`: where paths of the node lie on this machine; others are the machine's own."""
         self._folder = folder
+        self._host_paths = dict(host_paths or {})
         self._addresses = addresses
         self._look_up = look_up
         self._token = token
@@ -70,7 +78,7 @@ class Volumes:
         name: str = volume["name"]
         path = self._folder / name
         if "hostPath" in volume:
-            return _host_path(volume["hostPath"])
+            return _host_path(volume["hostPath"], self._host_paths)
         if "emptyDir" in volume:
             path.mkdir(parents=True, exist_ok=True)
             path.chmod(0o777)  # whoever the container runs as
@@ -121,8 +129,8 @@ class Volumes:
         return found
 
 
-def _host_path(source: Object) -> Path:
-    path, kind = Path(source["path"]), source.get("type") or ""
+def _host_path(source: Object, host_paths: Mapping[str, Path]) -> Path:
+    path, kind = host_paths.get(source["path"].rstrip("/"), Path(source["path"])), source.get("type") or ""
     if kind == "DirectoryOrCreate":
         path.mkdir(parents=True, exist_ok=True)
     if kind == "FileOrCreate" and not path.exists():

@@ -125,6 +125,25 @@ def test_a_host_path_is_the_folder_itself_and_outlives_the_pod(tmp_path: Path) -
     assert (tmp_path / "new" / "written").exists()
 
 
+def test_a_path_of_the_node_may_lie_elsewhere_on_the_machine(tmp_path: Path) -> None:
+    def nowhere(kind: str, namespace: str, name: str, *, optional: bool) -> dict[str, bytes] | None:
+        raise AssertionError((kind, namespace, name, optional))
+
+    volumes = Volumes(
+        tmp_path / "volumes",
+        addresses={},
+        look_up=nowhere,
+        token=lambda _pod, _asked: b"",
+        host_paths={"/run/of-the-node": tmp_path / "elsewhere"},
+    )
+    volumes.prepare(
+        pod({"name": "host", "hostPath": {"path": "/run/of-the-node/", "type": "DirectoryOrCreate"}})
+    )
+
+    assert sees(volumes, "host") == tmp_path / "elsewhere"
+    assert not Path("/run/of-the-node").exists()
+
+
 @pytest.mark.parametrize("kind", ["", "Directory", "File", "Socket"])
 def test_a_host_path_that_is_not_what_it_is_said_to_be_is_refused(tmp_path: Path, kind: str) -> None:
     made = {"File": "a-folder", "Socket": "a-folder", "Directory": "a-file", "": "nothing"}[kind]
