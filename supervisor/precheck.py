@@ -12,14 +12,22 @@ import socket
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Mapping, Tuple
+from typing import Callable, Mapping, NamedTuple, Optional
 
 from supervisor.settings import number
 from supervisor.words import say
 
 GIB = 1024**3
 PASSED, FAILED, SKIPPED = "passed", "failed", "skipped"
-Found = Tuple[str, str]
+
+
+class Found(NamedTuple):
+    """What one item saw; devices say how many there should be and how many there are."""
+
+    result: str
+    reason: str
+    granted: Optional[int] = None  # noqa: UP045 - NamedTuple evaluates it
+    found: Optional[int] = None  # noqa: UP045
 
 
 @dataclass(frozen=True)
@@ -30,22 +38,24 @@ class Result:
     result: str
     reason: str
     seconds: float
+    granted: int | None = None
+    found: int | None = None
 
 
 def dns(environment: Mapping[str, str]) -> Found:
     """The peers' names resolve, those that do not are tried again for a while."""
     missing = peers(environment)
     if not missing:
-        return SKIPPED, "no peers are named"
+        return Found(SKIPPED, "no peers are named")
     told = f"{len(missing)} names"
     end = time.monotonic() + number(environment, "RELIGHT_CHECK_DNS_SECONDS", 60.0)
     while True:
         # A name server that is away takes seconds for each name: past the end the rest counts as missing, unasked.
         missing = [name for name in missing if time.monotonic() >= end or not _resolves(name)]
         if not missing:
-            return PASSED, told
+            return Found(PASSED, told)
         if time.monotonic() >= end:
-            return FAILED, f"{len(missing)} of {told} do not resolve: " + ", ".join(missing[:5])
+            return Found(FAILED, f"{len(missing)} of {told} do not resolve: " + ", ".join(missing[:5]))
         time.sleep(min(1.0, max(0.0, end - time.monotonic())))
 
 
@@ -61,11 +71,11 @@ def disk(environment: Mapping[str, str], name: str, default_path: str, least: fl
     """The file system is larger than the least size."""
     path = environment.get(f"RELIGHT_{name.upper()}_PATH", default_path)
     if not os.path.isdir(path):
-        return SKIPPED, f"no folder {path}"
+        return Found(SKIPPED, f"no folder {path}")
     wanted = number(environment, f"RELIGHT_CHECK_{name.upper()}_GIB", least)
     stat = os.statvfs(path)
     size = stat.f_blocks * stat.f_frsize / GIB
-    return (PASSED if size > wanted else FAILED), f"{path} is {size:.1f} GiB, wanted > {wanted:g}"
+    return Found(PASSED if size > wanted else FAILED, f"{path} is {size:.1f} GiB, wanted > {wanted:g}")
 
 
 def ulimit(environment: Mapping[str, str]) -> Found:
@@ -73,7 +83,7 @@ def ulimit(environment: Mapping[str, str]) -> Found:
     rdma = environment.get("RELIGHT_CHECK_RDMA", "auto")
     # The container's own devices: /sys shows the node's, which the job may not use.
     if rdma == "off" or (rdma != "on" and not any(_dev(environment).glob("infiniband/uverbs*"))):
-        return SKIPPED, "no InfiniBand"
+        return Found(SKIPPED, "no InfiniBand")
     wanted = (
         ("memlock", resource.RLIMIT_MEMLOCK, 1024, 16000.0),
         ("nofile", resource.RLIMIT_NOFILE, 1, 1000000.0),
@@ -86,17 +96,17 @@ def ulimit(environment: Mapping[str, str]) -> Found:
         least = number(environment, f"RELIGHT_CHECK_{name.upper()}", default)
         if soft != resource.RLIM_INFINITY and soft / unit <= least:
             low.append(f"{name} is {soft // unit}, wanted > {least:g}")
-    return (FAILED, "; ".join(low)) if low else (PASSED, "enough")
+    return Found(FAILED, "; ".join(low)) if low else Found(PASSED, "enough")
 
 
 def devices(environment: Mapping[str, str], variable: str, pattern: str) -> Found:
     """As many devices are found as were granted."""
     granted = int(number(environment, variable, 0.0))
     if granted == 0:
-        return SKIPPED, "none granted"
+        return Found(SKIPPED, "none granted")
     names = (path.name[len(pattern) :] for path in _dev(environment).glob(pattern + "*"))
     found = sum(1 for name in names if name.isdigit())
-    return (PASSED if found >= granted else FAILED), f"found {found} of {granted}"
+    return Found(PASSED if found >= granted else FAILED, f"found {found} of {granted}", granted, found)
 
 
 def items(environment: Mapping[str, str]) -> dict[str, Callable[[], Found]]:
@@ -118,12 +128,13 @@ def check(environment: Mapping[str, str], tell: Callable[[Result], None]) -> lis
     for name, look in items(environment).items():
         begun = time.monotonic()
         try:
-            result, reason = look()
+            seen = look()
         except Exception as error:  # noqa: BLE001 - fails open
-            result, reason = SKIPPED, f"could not be checked: {error!r}"
-        results.append(Result(name, result, reason, round(time.monotonic() - begun, 3)))
+            seen = Found(SKIPPED, f"could not be checked: {error!r}")
+        seconds = round(time.monotonic() - begun, 3)
+        results.append(Result(name, seen.result, seen.reason, seconds, seen.granted, seen.found))
         tell(results[-1])
-        say(f"item {name}: {result} ({reason})")
+        say(f"item {name}: {seen.result} ({seen.reason})")
     if any(result.result == FAILED for result in results):
         say("error,exiting")
     return results

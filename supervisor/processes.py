@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import resource
 import signal
@@ -25,8 +24,10 @@ def adopt_orphans() -> None:
     if os.getpid() == 1:
         return
     try:
+        import ctypes  # noqa: PLC0415 - small builds of Python lack it
+
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    except (OSError, AttributeError):
+    except (ImportError, OSError, AttributeError):
         return
 
 

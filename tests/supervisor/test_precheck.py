@@ -8,10 +8,10 @@ from types import SimpleNamespace
 import pytest
 
 from supervisor import precheck
-from supervisor.precheck import FAILED, PASSED, SKIPPED, Result
+from supervisor.precheck import FAILED, PASSED, SKIPPED, Found, Result
 
 
-def look(item: str, **environment: str) -> tuple[str, str]:
+def look(item: str, **environment: str) -> precheck.Found:
     return precheck.items(environment)[item]()
 
 
@@ -83,7 +83,7 @@ def test_one_limit_too_low_fails_and_is_named(
     limits: dict[int, int], limit: int, value: int, word: str
 ) -> None:
     limits[limit] = value
-    result, reason = look("ulimit", RELIGHT_CHECK_RDMA="on")
+    result, reason, *_ = look("ulimit", RELIGHT_CHECK_RDMA="on")
 
     assert result == FAILED
     assert reason.startswith(f"{word} is ")
@@ -119,9 +119,9 @@ def test_as_many_devices_are_found_as_were_granted(
         (tmp_path / device).touch()
     dev = {"RELIGHT_DEV": str(tmp_path)}
 
-    assert look(item, **dev) == (SKIPPED, "none granted")
+    assert look(item, **dev) == Found(SKIPPED, "none granted")
     assert look(item, **dev, **{variable: "2"})[0] == PASSED
-    assert look(item, **dev, **{variable: "3"}) == (FAILED, "found 2 of 3")
+    assert look(item, **dev, **{variable: "3"}) == Found(FAILED, "found 2 of 3", granted=3, found=2)
 
 
 def test_names_come_from_the_jobs_kind_and_from_volcanos_hosts_files(tmp_path: Path) -> None:
@@ -142,8 +142,8 @@ def test_names_come_from_the_jobs_kind_and_from_volcanos_hosts_files(tmp_path: P
 def test_names_that_resolve_pass_and_one_that_never_does_fails_within_its_time(tmp_path: Path) -> None:
     none = {"RELIGHT_VOLCANO": str(tmp_path)}
     assert look("dns", **none)[0] == SKIPPED
-    assert look("dns", **none, RELIGHT_PEERS="localhost") == (PASSED, "1 names")
-    result, reason = look(
+    assert look("dns", **none, RELIGHT_PEERS="localhost") == Found(PASSED, "1 names")
+    result, reason, *_ = look(
         "dns", **none, RELIGHT_PEERS="localhost no.such.invalid", RELIGHT_CHECK_DNS_SECONDS="0"
     )
 
