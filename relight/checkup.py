@@ -1,0 +1,167 @@
+"""What `relight doctor` looks at, one function a check. Each reads only, and none can fail the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from runtime.errors import ProcessError
+from runtime.settings import Settings, read_settings
+
+CLOCK_LIMIT: Final = 1.0
+"""Seconds a node's clock may be off before the doctor says so; windows and RTO run on node clocks."""
+
+
+class Verdict(StrEnum):
+    """How a check ended."""
+
+    GOOD = "good"
+    BAD = "bad"
+    SKIPPED = "skipped"
+    """There is nothing to look at in this environment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One line of the report."""
+
+    check: str
+    verdict: Verdict
+    detail: str
+
+
+Check = Callable[[], Iterator[Finding]]
+
+
+def topics() -> Iterator[Finding]:
+    """Topics as the catalogue wants them; keys by murmur2."""
+    from runtime.kafka import KafkaClients
+    from runtime.topics import TopicAdministration
+
+    settings = read_settings(Settings)
+    administration = TopicAdministration(settings, KafkaClients(settings.kafka, "relight-doctor"))
+    differences = [*administration.differences(), *administration.probe_partitioner()]
+    for difference in differences:
+        yield Finding("topics", Verdict.BAD, str(difference))
+    if not differences:
+        yield Finding("topics", Verdict.GOOD, "as the catalogue wants them; keys go by murmur2")
+
+
+def versions() -> Iterator[Finding]:
+    """Libraries the stage leans on are at the versions it was proven with."""
+    from streams.pins import check_pins
+
+    check_pins()
+    yield Finding("versions", Verdict.GOOD, "libraries are at the versions this release was proven with")
+
+
+def store() -> Iterator[Finding]:
+    """The store answers its reader, and its schema is this release's."""
+    from audit.migrate import read_migrations
+    from audit.settings import AuditSettings
+    from audit.store import Store
+
+    settings = read_settings(AuditSettings).store
+    known = max(migration.number for migration in read_migrations())
+    with Store(settings, settings.reader) as asked:
+        statement = f"SELECT max(number) FROM {settings.database}.schema_migrations FINAL"  # noqa: S608 - a checked name
+        applied = int(asked.rows(statement)[0][0])
+        if applied == known:
+            yield Finding("store", Verdict.GOOD, f"answers; schema is at migration {applied}")
+        else:
+            yield Finding(
+                "store",
+                Verdict.BAD,
+                f"schema is at migration {applied}, this release wants {known}: `relight audit migrate`",
+            )
+        yield from _clocks(asked)
+
+
+def _clocks(asked: object) -> Iterator[Finding]:
+    from audit.store import Store
+
+    if not isinstance(asked, Store):
+        return
+    rows = asked.rows(
+        f"SELECT node, argMax(clock_offset, arrived) AS off FROM {asked.database}.signals "  # noqa: S608 - a checked name
+        "WHERE kind = 'heartbeat' AND arrived > now64() - INTERVAL 1 HOUR AND isFinite(clock_offset) GROUP BY node"
+    )
+    if not rows:
+        yield Finding("clocks", Verdict.SKIPPED, "no node told its clock within an hour")
+        return
+    wrong = [(node, off) for node, off in rows if abs(off) > CLOCK_LIMIT]
+    for node, off in wrong:
+        yield Finding("clocks", Verdict.BAD, f"{node} is {off:+.3f} s off the broker's clock")
+    if not wrong:
+        yield Finding(
+            "clocks", Verdict.GOOD, f"{len(rows)} nodes within {CLOCK_LIMIT:g} s of the broker's clock"
+        )
+
+
+RIGHTS: Final = (
+    ("get", "batch", "jobs", ""),
+    ("patch", "batch", "jobs", ""),
+    ("list", "", "pods", ""),
+    ("patch", "", "pods", ""),
+    ("patch", "", "nodes", ""),
+    ("create", "", "events", ""),
+)
+"""What actuators need at least: verb, group, resource, subresource."""
+FORBIDDEN: Final = (("create", "", "pods", "exec"), ("get", "", "secrets", ""))
+"""What no part of relight should have (design 11)."""
+
+
+def rights() -> Iterator[Finding]:
+    """This identity may do what actuators must, and not what they must not."""
+    from actuators.settings import ActuatorSettings
+    from runtime.kubernetes import Cluster
+
+    cluster = Cluster(read_settings(ActuatorSettings).kubernetes, "doctor")
+    missing = [_named(right) for right in RIGHTS if not _allowed(cluster.create, right)]
+    too_much = [_named(right) for right in FORBIDDEN if _allowed(cluster.create, right)]
+    for right in missing:
+        yield Finding("rights", Verdict.BAD, f"may not {right}")
+    for right in too_much:
+        yield Finding("rights", Verdict.BAD, f"may {right}, which relight never needs")
+    if not missing and not too_much:
+        yield Finding("rights", Verdict.GOOD, "what actuators need, and neither exec nor secrets")
+
+
+def _named(right: tuple[str, str, str, str]) -> str:
+    verb, group, resource, sub = right
+    return f"{verb} {resource}{'.' + group if group else ''}{'/' + sub if sub else ''}"
+
+
+def _allowed(create: Callable[..., dict[str, object]], right: tuple[str, str, str, str]) -> bool:
+    verb, group, resource, sub = right
+    asked = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {
+            "resourceAttributes": {"verb": verb, "group": group, "resource": resource, "subresource": sub}
+        },
+    }
+    answer = create("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", asked)
+    status = answer.get("status")
+    return isinstance(status, dict) and bool(status.get("allowed"))
+
+
+CHECKS: Final[dict[str, Check]] = {"versions": versions, "topics": topics, "store": store, "rights": rights}
+
+
+def look(chosen: tuple[str, ...] = ()) -> list[Finding]:
+    """Findings of all checks, or of those that were chosen; a check that breaks is a bad finding, not the end."""
+    from audit.errors import AuditError
+    from schemas.errors import SchemaError
+
+    found: list[Finding] = []
+    for name, check in CHECKS.items():
+        if chosen and name not in chosen:
+            continue
+        try:
+            found += check()
+        except (ProcessError, AuditError, SchemaError) as error:
+            found.append(Finding(name, Verdict.BAD, str(error)))
+    return found
