@@ -106,7 +106,7 @@ class LeaseSettings(Group):
 class OutboxSettings(Group):
     """What waits for the broker."""
 
-    most: Annotated[int, Field(ge=1000)] = 200_000
+    most: Annotated[int, Field(ge=1)] = 200_000
     """Events that may wait in memory, some 200 MB; above it the watcher stops reading and catches up from a list later."""
 
 
