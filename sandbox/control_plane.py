@@ -158,7 +158,10 @@ class ControlPlane:
 
     def stop(self) -> None:
         """Stop everything in good order, last started first. Does nothing when it is down."""
-        for component in reversed(self._started()):
+        running = [component for component in self._started() if component.is_running]
+        for component in running:
+            component.resume()  # an API server does not end while its etcd is frozen
+        for component in reversed(running):
             component.stop()
 
     def kill(self) -> None:

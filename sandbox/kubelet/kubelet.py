@@ -114,6 +114,8 @@ class Kubelet:
             self._informer.stop()
             self._watching.join()
         self._informer = self._watching = None
+        for worker in self._all_workers():
+            worker.settle()
 
     def cut_power(self) -> None:
         """The machine is gone: as `die`, and all processes with it. After `start` what ran is reported as lost, with a new boot id."""

@@ -104,6 +104,11 @@ class PodWorker:
         """Look again. From any thread."""
         self._wake.set()
 
+    def settle(self) -> None:
+        """Return when what it was doing is done: after that, nothing is done while the kubelet is not acting."""
+        with self._lock:
+            return
+
     def cut_power(self) -> None:
         """End its processes at once, unreported: call while the kubelet is not acting."""
         with self._lock:

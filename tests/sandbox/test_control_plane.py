@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
@@ -16,13 +17,25 @@ from runtime import paths
 from runtime.errors import ApiAway, ApiForbidden
 from runtime.kubernetes import Cluster, Object
 from runtime.settings import KubernetesSettings
-from sandbox import control_plane_build
+from sandbox import control_plane, control_plane_build
 from sandbox.control_plane import ControlPlane, Options
 from sandbox.errors import NotRunning, PartMissing, StartFailed
-from tests.real.kubernetes import NewCluster, client_of
+from tests.real import parts
+from tests.real.kubernetes import client_of
 
 SECONDS = 20.0
 API_ONLY = Options(controller_manager=False, scheduler=False)
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """A control plane for what no other test may see; the last test of it stops it."""
+    parts.need("Kubernetes", control_plane.missing())
+    plane = ControlPlane(tmp_path_factory.mktemp("alone") / "cluster", API_ONLY)
+    try:
+        yield plane.start()
+    finally:
+        plane.kill()
 
 
 def indexed_job(completions: int) -> Object:
@@ -95,41 +108,47 @@ def test_an_unknown_token_is_refused(cluster: ControlPlane, tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_a_killed_api_server_comes_back_with_its_data_and_its_address(new_cluster: NewCluster) -> None:
-    plane = new_cluster(API_ONLY)
-    api, address = client_of(plane), plane.url
+@pytest.mark.real
+def test_after_a_power_cut_it_comes_back_with_its_data_and_its_address(alone: ControlPlane) -> None:
+    api, address = client_of(alone), alone.url
     api.create(paths.namespaces(), {"metadata": {"name": "kept"}})
 
-    plane.api_server.kill()
+    alone.kill()
     with pytest.raises(ApiAway):
         api.get(paths.namespaces("kept"))
-    plane.api_server.start()
+    alone.start()
 
-    assert plane.url == address
-    assert api.get(paths.namespaces("kept"))["metadata"]["name"] == "kept"
-
-    plane.stop()
-    assert not any(component.is_running for component in plane.components)
-    plane.start()
-
-    assert plane.url == address
+    assert alone.url == address
     assert api.get(paths.namespaces("kept"))["metadata"]["name"] == "kept"
 
 
 @pytest.mark.slow
-def test_while_etcd_is_frozen_writes_do_not_return_and_afterwards_they_do(new_cluster: NewCluster) -> None:
-    plane = new_cluster(API_ONLY)
-    api = client_of(plane)
+@pytest.mark.real
+def test_while_etcd_is_frozen_writes_do_not_return_and_afterwards_they_do(alone: ControlPlane) -> None:
     hurried = Cluster(
-        KubernetesSettings(kubeconfig=plane.kubeconfig, timeout=timedelta(seconds=1)), "hurried"
+        KubernetesSettings(kubeconfig=alone.kubeconfig, timeout=timedelta(seconds=1)), "hurried"
     )
 
-    plane.etcd.suspend()
+    alone.etcd.suspend()
     with pytest.raises(ApiAway):
         hurried.create(paths.namespaces(), {"metadata": {"name": "late"}})
-    plane.etcd.resume()
+    alone.etcd.resume()
 
-    assert api.create(paths.namespaces(), {"metadata": {"name": "afterwards"}})["metadata"]["uid"]
+    assert client_of(alone).create(paths.namespaces(), {"metadata": {"name": "afterwards"}})["metadata"][
+        "uid"
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.real
+def test_an_orderly_stop_leaves_no_process_also_of_frozen_parts(alone: ControlPlane) -> None:
+    started = [psutil.Process(component.pid) for component in alone.components]
+    alone.etcd.suspend()
+
+    alone.stop()
+
+    assert [process for process in started if process.is_running()] == []
+    assert not any(component.is_running for component in alone.components)
 
 
 @pytest.mark.slow

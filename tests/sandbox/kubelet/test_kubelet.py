@@ -99,6 +99,7 @@ def test_a_process_that_obeys_sigterm_has_its_grace_and_then_the_pod_is_gone(pod
     assert time.monotonic() - began < 10
 
 
+@pytest.mark.slow
 def test_a_process_that_does_not_hear_sigterm_is_killed_after_the_grace_and_not_before(pods: Pods) -> None:
     pods.run("deaf", container(FOREVER))
     pods.in_phase("deaf", "Running")
@@ -165,6 +166,20 @@ def test_init_containers_run_first_and_one_after_another(pods: Pods) -> None:
 
     assert pods.log("ordered") == "one\ntwo\n"
     assert not Path("/relight").exists()
+
+
+def test_a_sidecar_starts_before_and_ends_after_the_others_and_does_not_keep_the_pod(pods: Pods) -> None:
+    shared: Object = {"volumeMounts": [{"name": "work", "mountPath": "/work-of-both"}]}
+    script = "trap 'echo down; exit 0' TERM; touch /work-of-both/up; while true; do sleep 0.05; done"
+    sidecar = container(["sh", "-c", script], "side", restartPolicy="Always", **shared)
+    main = container(["sh", "-c", "until [ -e /work-of-both/up ]; do sleep 0.02; done; exit 4"], **shared)
+    pods.run("accompanied", main, initContainers=[sidecar], volumes=[{"name": "work", "emptyDir": {}}])
+
+    status = pods.in_phase("accompanied", "Failed")["status"]
+
+    assert status["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 4
+    assert pods.node.log(pods.namespace, "accompanied", "side") == "down\n"
+    assert status["initContainerStatuses"][0]["restartCount"] == 0
 
 
 def test_a_failed_init_container_fails_a_pod_that_is_never_restarted(pods: Pods) -> None:

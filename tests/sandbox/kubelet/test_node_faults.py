@@ -26,6 +26,14 @@ QUICK_TO_JUDGE = Options(
     )
 )
 
+# An API server and nothing that acts by itself: no service accounts, so pods must do without.
+ALONE = Options(
+    controller_manager=False,
+    scheduler=False,
+    node_lifecycle=None,
+    arguments={"kube-apiserver": ["--disable-admission-plugins=ServiceAccount"]},
+)
+
 
 def node_of(api: Cluster, kubelet: Kubelet) -> Object:
     return api.get(paths.nodes(kubelet.name))
@@ -52,6 +60,7 @@ def test_a_node_is_ready_with_its_labels_and_devices(api: Cluster, new_kubelet: 
     assert node["status"]["allocatable"]["nvidia.com/gpu"] == "2"
 
 
+@pytest.mark.slow
 def test_heartbeats_go_on_by_themselves(api: Cluster, new_kubelet: NewKubelet) -> None:
     kubelet = new_kubelet()
 
@@ -113,6 +122,7 @@ def test_a_node_that_comes_back_as_another_has_another_uid_and_its_pods_still_ru
     assert pods.pid("goes-on") == process.pid
 
 
+@pytest.mark.slow
 def test_a_deleted_node_stays_away_until_its_kubelet_starts_again(
     api: Cluster, new_kubelet: NewKubelet
 ) -> None:
@@ -124,6 +134,7 @@ def test_a_deleted_node_stays_away_until_its_kubelet_starts_again(
     assert kubelet.name not in {node["metadata"]["name"] for node in api.list(paths.nodes()).items}
 
 
+@pytest.mark.slow
 def test_while_a_kubelet_is_dead_nothing_is_reported_or_obeyed_and_afterwards_it_is(pods: Pods) -> None:
     for name in ("crashes", "deleted", "forced"):
         pods.run(name, container(FOREVER))
@@ -148,6 +159,7 @@ def test_while_a_kubelet_is_dead_nothing_is_reported_or_obeyed_and_afterwards_it
     assert alive == []
 
 
+@pytest.mark.slow
 def test_after_a_power_cut_what_ran_is_lost_and_started_again_only_where_its_policy_says_so(
     pods: Pods,
 ) -> None:
@@ -218,6 +230,34 @@ def test_devices_are_free_again_when_their_pod_is_over(pods: Pods) -> None:
     for name in ("first", "second"):
         pods.run(name, container(["true"], resources={"limits": {CHIPS: 8}}))
         pods.in_phase(name, "Succeeded")
+
+
+@pytest.mark.slow
+def test_what_happened_while_the_api_server_was_away_is_reported_when_it_is_back(
+    new_cluster: NewCluster, new_kubelet: NewKubelet
+) -> None:
+    plane = new_cluster(ALONE)
+    api = client_of(plane)
+    kubelet = new_kubelet("patient", plane=plane)
+    pods = Pods(api, "default", kubelet)
+    for name in ("ends", "stays"):
+        pods.run(name, container(FOREVER), nodeName="patient")
+        pods.in_phase(name, "Running")
+    stays = psutil.Process(pods.pid("stays"))
+
+    plane.api_server.kill()
+    psutil.Process(pods.pid("ends")).kill()
+    time.sleep(1)
+    plane.api_server.start()
+
+    assert (
+        pods.in_phase("ends", "Failed")["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"]
+        == 137
+    )
+    assert stays.is_running()
+    pods.api.delete(paths.pods("default", "stays"), grace=1)
+    until(lambda: pods.is_gone("stays"))
+    assert not stays.is_running()
 
 
 @pytest.mark.slow
