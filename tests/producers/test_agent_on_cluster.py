@@ -1,0 +1,307 @@
+"""The node agent as a process on a real control plane: a supervisor in a real pod obeys what stands on its pod; kills lose nothing."""
+
+import contextlib
+import json
+import os
+import random
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from runtime import paths
+from runtime.kubernetes import Cluster
+from sandbox import tied_process
+from sandbox.control_plane import ControlPlane
+from sandbox.kafka_server import KafkaBroker
+from sandbox.kubelet import Kubelet
+from schemas import cluster as words
+from schemas.cluster import Desired, ProcessOrder, RepairAnswer, RepairOrder
+from schemas.envelope import Event, decode
+from schemas.signals import (
+    ChipFault,
+    Milestone,
+    ProcessExit,
+    ProcessState,
+    ProcessStateName,
+    RepairResult,
+)
+from supervisor.build import build
+from tests.real.kubernetes import NewKubelet
+
+PATIENCE = 40.0
+CHIPS = "huawei.com/Ascend910"
+CODE = "xid:48"
+
+
+class World:
+    """A node with its agent, which is killed and started again."""
+
+    def __init__(
+        self,
+        folder: Path,
+        short: Path,
+        plane: ControlPlane,
+        api: Cluster,
+        namespace: str,
+        kubelet: Kubelet,
+        kafka: KafkaBroker,
+        topic: str,
+    ) -> None:
+        self.folder = folder
+        self.short = short  # a socket's path has a hundred bytes
+        self.api = api
+        self.namespace = namespace
+        self.node = kubelet.name
+        self.uid = str(api.get(paths.nodes(kubelet.name))["metadata"]["uid"])
+        self.bootstrap = kafka.bootstrap
+        self.prefix = f"{topic}."
+        self.log = folder / "kern.log"
+        self.log.touch()
+        self.chip = short / "chip.json"
+        self.chip.write_text(json.dumps({"ring-0": {"codes": [CODE], "on_reset": "heal", "resets": 0}}))
+        units = short / "units.json"
+        units.write_text(json.dumps({"ring-0": {"chips": ["chip-0"], "devices": [str(self.chip)]}}))
+        tool = [sys.executable, "-m", "sandbox.simulated_chip", str(self.chip)]
+        self.env = {
+            **os.environ,
+            "PYTHONPATH": str(Path(__file__).resolve().parents[2]),
+            "RELIGHT_CLUSTER": "test",
+            "RELIGHT_NODE__NAME": self.node,
+            "RELIGHT_NODE__UID": self.uid,
+            "RELIGHT_ON_CLUSTER": "true",
+            "RELIGHT_KUBERNETES__KUBECONFIG": str(plane.kubeconfig),
+            "RELIGHT_KAFKA__BOOTSTRAP": self.bootstrap,
+            "RELIGHT_TOPICS__PREFIX": self.prefix,
+            "RELIGHT_SPOOL__FOLDER": str(folder / "state"),
+            "RELIGHT_SOURCES__KERNEL_LOG": "false",
+            "RELIGHT_SOURCES__KERNEL_LOG_FILES": json.dumps([str(self.log)]),
+            "RELIGHT_SOURCES__LOOK_EVERY": "20ms",
+            "RELIGHT_SUPERVISORS__SOCKET": str(short / "agent" / "s"),
+            "RELIGHT_SUPERVISORS__PEERS_FROM": "namespaces",
+            "RELIGHT_SUPERVISORS__PEERS_FOLDER": str(folder / "kubelets" / self.node / "process-namespaces"),
+            "RELIGHT_REPAIR__COMMAND": json.dumps([*tool, "reset", "{unit}"]),
+            "RELIGHT_REPAIR__CHECK": json.dumps([*tool, "codes", "{unit}"]),
+            "RELIGHT_REPAIR__UNITS": str(units),
+            "RELIGHT_REPAIR__MUST_SEE_ALL": "false",
+        }
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        name = f"{self.prefix}signals.v1"
+        made = NewTopic(name, num_partitions=1, replication_factor=1)
+        admin.create_topics([made])[name].result(20)
+        build(short / "supervisor.pyz")
+        (short / "agent").mkdir()
+
+    @contextlib.contextmanager
+    def agent(self) -> Iterator[Any]:
+        with (self.folder / "agent.log").open("ab") as log:
+            process = tied_process.start(
+                [sys.executable, "-m", "relight.cli", "node-agent"], env=self.env, stdout=log, stderr=log
+            )
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.wait()
+
+    def pod(self, name: str, *, devices: int = 0) -> str:
+        """A supervised pod on our node; its UID."""
+        field = {"fieldRef": {"fieldPath": "metadata.uid"}}
+        env = {
+            "RELIGHT_HA": "on",
+            "RELIGHT_RUN": "run-1",
+            "RELIGHT_SOCKET": "/agent/s",
+            "RELIGHT_VOLUME": "/volume",
+            "RELIGHT_CHECK_ROOT_GIB": "0",
+            "RELIGHT_CHECK_SHM_GIB": "0",
+            "RELIGHT_CHECK_RDMA": "off",
+        }
+        body = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": name,
+                "namespace": self.namespace,
+                "annotations": {words.RUN: "run-1", words.EPOCH: "1"},
+                "labels": {words.RANK_LABEL: "5"},
+            },
+            "spec": {
+                "nodeName": self.node,
+                "restartPolicy": "Never",
+                "terminationGracePeriodSeconds": 1,
+                "containers": [
+                    {
+                        "name": "trainer",
+                        "image": "ignored",
+                        "command": [sys.executable, "/relight/supervisor.pyz", "--", "sleep", "600"],
+                        "env": [
+                            {"name": "RELIGHT_POD_UID", "valueFrom": field},
+                            *({"name": name, "value": value} for name, value in env.items()),
+                        ],
+                        "resources": {"limits": {CHIPS: str(devices)}} if devices else {},
+                        "volumeMounts": [
+                            {"name": "agent", "mountPath": "/agent"},
+                            {"name": "relight", "mountPath": "/relight"},
+                            {"name": "volume", "mountPath": "/volume"},
+                        ],
+                    }
+                ],
+                "volumes": [
+                    {"name": "agent", "hostPath": {"path": str(self.short / "agent")}},
+                    {"name": "relight", "hostPath": {"path": str(self.short)}},
+                    {"name": "volume", "emptyDir": {}},
+                ],
+            },
+        }
+        return str(self.api.create(paths.pods(self.namespace), body)["metadata"]["uid"])
+
+    def want(self, name: str, state: ProcessOrder, attempt: int) -> None:
+        until = datetime.now(UTC) + timedelta(minutes=5) if state is ProcessOrder.STOP else None
+        order = Desired(epoch=1, attempt=attempt, state=state, until=until, otherwise="rerun", grace=1)
+        body = {"metadata": {"annotations": {words.DESIRED: order.to_text()}}}
+        self.api.patch(paths.pods(self.namespace, name), body)
+
+    def events(self) -> list[Event]:
+        """Everything told so far, once by origin."""
+        consumer = Consumer({"bootstrap.servers": self.bootstrap, "group.id": "none"})
+        at = TopicPartition(f"{self.prefix}signals.v1", 0, 0)
+        _, high = consumer.get_watermark_offsets(at, timeout=10)
+        consumer.assign([at])
+        found: dict[str | None, Event] = {}
+        for _ in range(high):
+            message = consumer.poll(10)
+            assert message is not None
+            value = message.value()
+            assert value is not None
+            event = decode(value)
+            found.setdefault(event.origin, event)
+        consumer.close()
+        return list(found.values())
+
+    def states(self) -> set[tuple[ProcessStateName, int]]:
+        return {
+            (event.data.state, event.data.attempt)
+            for event in self.events()
+            if isinstance(event.data, ProcessState)
+        }
+
+    def comes(self, what: Callable[[], bool], said: str) -> None:
+        ends = time.monotonic() + PATIENCE
+        while not what():
+            assert time.monotonic() < ends, f"{said}: " + (self.folder / "agent.log").read_text()[-4000:]
+            time.sleep(0.1)
+
+
+@pytest.fixture
+def world(
+    tmp_path: Path,
+    cluster: ControlPlane,
+    api: Cluster,
+    namespace: str,
+    new_kubelet: NewKubelet,
+    kafka: KafkaBroker,
+    topic_name: str,
+) -> Iterator[World]:
+    short = Path(tempfile.mkdtemp(prefix="relight-"))
+    kubelet = new_kubelet(devices={CHIPS: 2})
+    yield World(tmp_path, short, cluster, api, namespace, kubelet, kafka, topic_name[-40:])
+    shutil.rmtree(short)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(150)
+def test_desired_state_reaches_a_supervisor_and_its_answers_are_stamped_by_the_api(world: World) -> None:
+    uid = world.pod("rank-5", devices=2)
+    with world.agent():
+        world.comes(lambda: (ProcessStateName.RUNNING, 0) in world.states(), "it runs")
+        asked = time.monotonic()
+        world.want("rank-5", ProcessOrder.STOP, 1)
+        world.comes(lambda: (ProcessStateName.STOPPED, 1) in world.states(), "it is stopped")
+        stopped = time.monotonic() - asked
+        world.want("rank-5", ProcessOrder.RUN, 1)
+        world.comes(lambda: (ProcessStateName.RUNNING, 1) in world.states(), "it runs again")
+        line = f"{datetime.now(UTC).isoformat()} n kernel: NVRM: Xid (PCI:0000:05:00): 48, pid=1, name=x\n"
+        with world.log.open("a") as log:
+            log.write(line)
+        world.comes(lambda: any(isinstance(one.data, ChipFault) for one in world.events()), "a fault")
+    told = [one.data for one in world.events()]
+
+    assert stopped < 10
+    placements = [one.placement for one in told if isinstance(one, ProcessState | ProcessExit | Milestone)]
+    assert {(p.run, p.pod_uid, p.pod, p.namespace, p.rank, p.epoch, p.container) for p in placements} == {
+        ("run-1", uid, "rank-5", world.namespace, 5, 1, "trainer")
+    }
+    (fault,) = [one for one in told if isinstance(one, ChipFault)]
+    assert fault.placement is not None  # the pod holds every chip of the node
+    assert (fault.placement.run, fault.placement.pod_uid) == ("run-1", uid)
+    (ended,) = [one for one in told if isinstance(one, ProcessExit)]
+    assert (ended.signal, ended.start, ended.ordered_attempt) == (15, 1, 1)
+    starts = [one.start for one in told if isinstance(one, ProcessState) and one.state == "running"]
+    assert set(starts) == {1, 2}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+def test_an_agent_killed_at_any_moment_loses_no_report_and_tells_none_twice(world: World) -> None:
+    moments = random.Random(4)
+    rounds = 3
+    world.pod("rank-5")
+    for attempt in range(rounds + 1):
+        with world.agent():
+            world.comes(lambda a=attempt: (ProcessStateName.RUNNING, a) in world.states(), "runs")  # type: ignore[misc]
+            if attempt == rounds:
+                break
+            world.want("rank-5", ProcessOrder.STOP, attempt + 1)
+            time.sleep(moments.uniform(0.0, 1.5))
+        with world.agent():
+            world.comes(lambda a=attempt: (ProcessStateName.STOPPED, a + 1) in world.states(), "stopped")  # type: ignore[misc]
+            world.want("rank-5", ProcessOrder.RUN, attempt + 1)
+            time.sleep(moments.uniform(0.0, 0.5))
+
+    events = world.events()
+    assert [id_ for id_, count in Counter(event.id for event in events).items() if count > 1] == []
+    exits = [event.data.start for event in events if isinstance(event.data, ProcessExit)]
+    assert exits == list(range(1, rounds + 1))
+    begun = [event.data for event in events if isinstance(event.data, Milestone)]
+    assert len(begun) == rounds + 1
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_a_repair_order_on_the_node_is_carried_out_once_and_answered(world: World) -> None:
+    order = RepairOrder(
+        unit="ring-0",
+        chips=("chip-0",),
+        codes=(CODE,),
+        incident="incident-1",
+        attempt=1,
+        run="run-1",
+        until=datetime.now(UTC) + timedelta(minutes=2),
+    )
+    key = words.unit_key(words.REPAIR, "ring-0")
+    world.api.patch(paths.nodes(world.node), {"metadata": {"annotations": {key: order.to_text()}}})
+
+    def answer() -> RepairAnswer | None:
+        annotations = world.api.get(paths.nodes(world.node))["metadata"]["annotations"]
+        text = annotations.get(words.unit_key(words.REPAIRED, "ring-0"))
+        return None if text is None else RepairAnswer.from_text(text)
+
+    with world.agent():
+        world.comes(lambda: (found := answer()) is not None and found.result == "healed", "healed")
+    with world.agent():  # the next start finds it done
+        world.comes(lambda: any(isinstance(one.data, RepairResult) for one in world.events()), "told")
+        time.sleep(1.0)
+
+    told = [one.data for one in world.events() if isinstance(one.data, RepairResult)]
+    assert [(one.result, one.incident, one.attempt) for one in told] == [("healed", "incident-1", 1)]
+    assert json.loads(world.chip.read_bytes())["ring-0"] == {"codes": [], "on_reset": "heal", "resets": 1}
