@@ -1,0 +1,132 @@
+"""resume_job: the next epoch into the suspended template, then off with the suspension, then wait until every pod runs.
+
+Two patches, each conditional, each harmless to crash after: the epoch and the nodes to keep off while it is suspended, the suspension last. A
+look finds by the epoch on the job how far it came. Servers before 1.36 take a change of the template of a job that had begun only when its
+start time is taken off first (finding Q8); that needs rights on jobs/status.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+from pydantic import Field
+
+from actuators.jobs.keeping_off import KEPT_OFF, affinity_without
+from actuators.jobs.ownership import need_ours_to_suspend
+from actuators.jobs.run_objects import (
+    RunArguments,
+    RunObject,
+    epoch_of,
+    find_run,
+    is_leaving,
+    pods_of,
+    run_object,
+)
+from actuators.jobs.suspend_job import need_resumable
+from actuators.reply import Refused, Reply, done, pending
+from actuators.rewriting import rewrite
+from actuators.step import Step, arguments_of
+from actuators.world import Words, World
+from runtime import paths
+from runtime.errors import ApiInvalid
+from runtime.kubernetes import Object
+from schemas.cluster import EPOCH, RUN
+from schemas.commands import Command
+
+WAITING = "Pending"
+
+
+class ResumeArguments(RunArguments):
+    """As `recovery.steps` sends them."""
+
+    epoch: Annotated[int, Field(ge=2)]
+    """Of the issue to start."""
+
+
+def act(command: Command, world: World) -> Reply:
+    """Begin and look are the same: whatever is missing is done."""
+    given = arguments_of(ResumeArguments, command)
+    run = find_run(command, given, world, epochs=(given.epoch,))
+    need_ours_to_suspend(command, run, world)
+    need_resumable(run)
+    effects: tuple[str, ...] = ()
+    if run.epoch != given.epoch:
+        if not run.job["spec"].get("suspend"):
+            raise Refused("not_suspended", f"{run.title} is not suspended; somebody resumed it")
+        run = _next_epoch(run, given, world)
+        effects = (f"epoch {given.epoch}",)
+    if command.action == "begin":
+        text = f"Resuming the job as issue {given.epoch}: {command.reason}"
+        world.voice.say(Words(run.job, "ResumingJob", text, key=command.command))
+    job, written = rewrite(run.job, run.path, _resume, world)
+    if written:
+        effects = (*effects, "resumed")
+    return _progress(run_object(job), given, world, effects)
+
+
+def cancel(command: Command, world: World) -> Reply:
+    """Nothing to take back: a job that was resumed runs, one that was not stays suspended for who asked."""
+    del command, world
+    return done()
+
+
+def template_change(run: RunObject, given: ResumeArguments, most_nodes: int) -> Object:
+    """The patch of a suspended job: epoch and run on the job and on its template, and the nodes to keep off."""
+    names = [node["name"] for node in given.keep_off if node.get("name")][:most_nodes]
+    carried = {EPOCH: str(given.epoch), RUN: run.run}
+    template = {
+        "metadata": {"annotations": carried},
+        "spec": {"affinity": _replacing(run.job, affinity_without(run.job, names))},
+    }
+    annotations = {**carried, KEPT_OFF: json.dumps(names) if names else None}
+    return {"metadata": {"annotations": annotations}, "spec": {"template": template}}
+
+
+def _replacing(job: Object, affinity: Object | None) -> Object | None:
+    """A merge patch merges maps: what is no longer wanted has to be named."""
+    old = job["spec"]["template"]["spec"].get("affinity") or {}
+    return None if affinity is None else {**dict.fromkeys(old), **affinity, **_node_part(old, affinity)}
+
+
+def _node_part(old: Object, new: Object) -> Object:
+    node_old, node_new = old.get("nodeAffinity") or {}, new.get("nodeAffinity")
+    return {} if node_new is None else {"nodeAffinity": {**dict.fromkeys(node_old), **node_new}}
+
+
+def _next_epoch(run: RunObject, given: ResumeArguments, world: World) -> RunObject:
+    def judge(job: Object) -> Object | None:
+        found = run_object(job)
+        if found.epoch == given.epoch:
+            return None
+        if not job["spec"].get("suspend"):
+            raise Refused("not_suspended", f"{run.title} is not suspended; somebody resumed it")
+        return template_change(found, given, world.settings.most_nodes)
+
+    try:
+        job, _ = rewrite(run.job, run.path, judge, world)
+    except ApiInvalid:
+        if not (run.job.get("status") or {}).get("startTime"):
+            raise
+        started = world.api.get(run.path)
+        world.api.merge(started, paths.status(run.path), {"status": {"startTime": None}})
+        job, _ = rewrite(world.api.get(run.path), run.path, judge, world)
+    return run_object(job)
+
+
+def _resume(job: Object) -> Object | None:
+    return {"spec": {"suspend": False}} if job["spec"].get("suspend") else None
+
+
+def _progress(run: RunObject, given: ResumeArguments, world: World, effects: tuple[str, ...]) -> Reply:
+    """How many pods of the new issue run."""
+    wanted = int(run.job["spec"].get("parallelism", 1))
+    issue = [pod for pod in pods_of(run, world) if epoch_of(pod) == given.epoch and not is_leaving(pod)]
+    running = sum((pod.get("status") or {}).get("phase", WAITING) != WAITING for pod in issue)
+    if running >= wanted:
+        return done(epoch=given.epoch, effects=effects)
+    detail = f"{running} of {wanted} pods run, {len(issue)} are there"
+    return pending("requeue", again=world.again, detail=detail, effects=effects)
+
+
+STEP = Step(begin=act, look=act, cancel=cancel)
