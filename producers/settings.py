@@ -132,12 +132,12 @@ class SupervisorSettings(Group):
     lines_of_a_pod: Annotated[int, Field(ge=1)] = 8
     """Lines of one pod."""
     lines_per_second: Annotated[float, Field(gt=0)] = 5.0
-    """What one pod may say in the long run. 5: a step a second and the odd report. More waits."""
-    burst: Annotated[float, Field(ge=1)] = 600.0
-    """What one pod may say at once: twice the 256 reports a supervisor keeps for a new line."""
+    """What one pod may say in the long run. 5: a step a second, and a report every other second, which counts five. More waits."""
+    burst: Annotated[float, Field(ge=1)] = 1500.0
+    """What one pod may say at once: the 256 reports a supervisor keeps for a new line, which count five each, and some more."""
     total_per_second: Annotated[float, Field(gt=0)] = 500.0
     """What all pods together may say in the long run."""
-    total_burst: Annotated[float, Field(ge=1)] = 20_000.0
+    total_burst: Annotated[float, Field(ge=1)] = 50_000.0
     """What all pods together may say at once: every pod of a node after a restart of the agent."""
     bytes_a_token: Annotated[int, Field(ge=1)] = 2048
     """Bytes of a line that count as one more line."""

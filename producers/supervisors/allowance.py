@@ -28,7 +28,9 @@ class Bucket:
         now = self._clock()
         self._tokens = min(self._burst, self._tokens + max(0.0, now - self._at) * self._rate)
         self._at = now
-        self._tokens -= tokens
+        self._tokens = max(
+            self._tokens - tokens, -self._burst
+        )  # who flooded is heard again after one burst's time
         return max(0.0, -self._tokens / self._rate)
 
     @property

@@ -30,6 +30,11 @@ from runtime import logs
 from schemas.cluster import Desired
 
 BACKLOG: Final = 128
+ACCEPTED_AT_ONCE: Final = 64
+"""Connections taken before everybody else has a turn."""
+CONNECT_TOKENS: Final = 5.0
+REPORT_TOKENS: Final = 4.0
+"""What a report that is kept costs beside its line: one a second in the long run, where five lines may be said."""
 LOOK_AT_QUEUE: Final = 1.0
 """Seconds between two looks whether anybody waits to be accepted (see `peers`)."""
 _log = logs.get(__name__)
@@ -146,7 +151,7 @@ class SupervisorServer:
 
     def _accept_waiting(self) -> None:
         assert self._listener is not None  # noqa: S101 - only called while listening
-        while True:
+        for _ in range(ACCEPTED_AT_ONCE):
             try:
                 peer, _ = self._listener.accept()
             except BlockingIOError:
@@ -174,6 +179,8 @@ class SupervisorServer:
             raise PeerUnknown(f"{len(self._serving)} lines are up, no more are held")
         if list(self._serving.values()).count(pod.uid) >= self._settings.lines_of_a_pod:
             raise PeerUnknown(f"pod {pod.uid} has {self._settings.lines_of_a_pod} lines up already")
+        if self._allowance.own(pod.uid, CONNECT_TOKENS) > 0:
+            raise PeerUnknown(f"pod {pod.uid} has spent its allowance")
         return pod
 
     async def _serve(self, accepted: socket.socket, pod: PeerPod) -> None:
@@ -191,6 +198,9 @@ class SupervisorServer:
             _log.warning("a line ended", pod=pod.uid, reason=str(error))
         except (OSError, TimeoutError):
             self.counted["lost"] += 1
+        except Exception:  # noqa: BLE001 - one line must not take the others with it
+            self.counted["failed"] += 1
+            _log.exception("a line failed by an error of ours", pod=pod.uid)
         finally:
             self._source.closed(line)
             self._lines.discard(line)
@@ -213,6 +223,8 @@ class SupervisorServer:
             await self._heard(line, words.parse(raw), hello.spool)
 
     async def _heard(self, line: SupervisorLine, message: words.Message, spool: str) -> None:
+        if message.seq is not None:
+            await self._in_turn(line, REPORT_TOKENS)
         pod = self._find(line.pod_uid)
         if pod is not None:  # a pod that went may still say how it ended
             line.peer = self._peer(line, pod, spool)
@@ -242,13 +254,15 @@ class SupervisorServer:
             return b""
         except asyncio.LimitOverrunError as error:
             raise LineBroken(f"a line of more than {words.LONGEST_LINE:,} bytes") from error
-        tokens = 1 + len(raw) / self._settings.bytes_a_token
+        await self._in_turn(line, 1 + len(raw) / self._settings.bytes_a_token)
+        return raw[:-1] or b" "
+
+    async def _in_turn(self, line: SupervisorLine, tokens: float) -> None:
         if (wait := self._allowance.own(line.pod_uid, tokens)) > 0:
             self.counted["slowed"] += 1
             await asyncio.sleep(wait)
         if (wait := self._allowance.common(tokens)) > 0:
             await asyncio.sleep(wait)
-        return raw[:-1] or b" "
 
     def _is_own(self, line: SupervisorLine, said: words.Said) -> None:
         if said.pod and said.pod != line.pod_uid:

@@ -266,7 +266,7 @@ def test_a_pod_that_floods_waits_and_another_is_heard_at_once(tmp_path: Path) ->
         assert time.monotonic() - begun < 1.0
         assert kept < 200
 
-    assert play(tmp_path, act, burst=60, lines_per_second=5).server.counted["slowed"] >= 1
+    assert play(tmp_path, act, burst=300, lines_per_second=25).server.counted["slowed"] >= 1
 
 
 def test_a_new_line_does_not_fill_the_allowance_again(tmp_path: Path) -> None:
@@ -284,7 +284,23 @@ def test_a_new_line_does_not_fill_the_allowance_again(tmp_path: Path) -> None:
                 client.writer.close()
         assert kept <= 60
 
-    play(tmp_path, act, burst=40, lines_per_second=1)
+    play(tmp_path, act, burst=200, lines_per_second=1)
+
+
+def test_a_pod_that_connects_without_end_is_refused_and_another_is_served(tmp_path: Path) -> None:
+    async def act(scene: Scene) -> None:
+        scene.pods["pod-2"] = own_pod("pod-2")
+        for _ in range(200):
+            client = await scene.line(silent=True)
+            client.writer.close()
+        await asyncio.sleep(0.05)
+        assert await (await scene.line(silent=True)).ended()
+        scene.kernel = PeerPod("pod-2")
+        honest = await scene.line(pod="pod-2")
+        honest.say(type="exit", code=9, seq=1, pod="pod-2")
+        assert len(await scene.told()) == 1
+
+    assert play(tmp_path, act, burst=50, lines_per_second=1).server.counted["refused"] >= 150
 
 
 def test_a_supervisor_that_never_reads_loses_its_line_not_our_memory(tmp_path: Path) -> None:
