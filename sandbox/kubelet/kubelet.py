@@ -59,7 +59,7 @@ class Kubelet:
             api=Cluster(settings, f"kubelet-{options.name}"),
             devices=Devices(options.devices),
             addresses=Addresses(network or _random_network()),
-            environment={"PATH": IMAGE_PATH, **_service_environment(kubeconfig)},
+            environment={"PATH": IMAGE_PATH, **options.environment, **_service_environment(kubeconfig)},
             timing=timing or Timing(),
             host_paths=options.host_paths,
         )

@@ -44,6 +44,7 @@ class NodeOptions:
         devices: how many of each extended resource.
         host_paths: where paths of the node lie on this machine, such as ``{"/run/relight/agent": folder}``: nodes that share a machine
             must not share what a hostPath volume names. Others are the machine's own.
+        environment: variables of every container, as images would set them.
     """
 
     name: str
@@ -54,6 +55,7 @@ class NodeOptions:
     )
     devices: Mapping[str, int] = field(default_factory=dict)
     host_paths: Mapping[str, Path] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 class Heart:
@@ -68,6 +70,7 @@ class Heart:
         self._not_ready = ""
         self._since: dict[str, tuple[str, str]] = {}
         self._wake = threading.Event()
+        self._lock = threading.Lock()  # held while a sign of life is given
         self._ending = False
         self._thread: threading.Thread | None = None
 
@@ -89,8 +92,9 @@ class Heart:
             self._thread = None
 
     def pause(self) -> None:
-        """Neither the Lease nor the status is renewed."""
-        self._beating = False
+        """Neither the Lease nor the status is renewed; one that is on its way is through when this returns."""
+        with self._lock:
+            self._beating = False
 
     def resume(self) -> None:
         """Renew again, at once."""
@@ -124,8 +128,6 @@ class Heart:
             self._wake.clear()
             if self._ending:
                 return
-            if not self._beating:
-                continue
             try:
                 self._beat()
                 wait = self._host.timing.heartbeat
@@ -134,10 +136,13 @@ class Heart:
                 wait = min(self._host.timing.again, self._host.timing.heartbeat)
 
     def _beat(self) -> None:
-        self._renew_lease()
-        body: Object = {"status": self._status()}
-        path = paths.status(paths.nodes(self._options.name))
-        self._host.api.patch(path, body, kind=PatchKind.STRATEGIC, manager=MANAGER)
+        with self._lock:
+            if not self._beating:
+                return
+            self._renew_lease()
+            body: Object = {"status": self._status()}
+            path = paths.status(paths.nodes(self._options.name))
+            self._host.api.patch(path, body, kind=PatchKind.STRATEGIC, manager=MANAGER)
 
     def _renew_lease(self) -> None:
         name = self._options.name

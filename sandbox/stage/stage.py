@@ -28,7 +28,7 @@ from sandbox.kubelet import Kubelet, NodeOptions, Timing, identity
 from sandbox.stage import story
 from sandbox.stage.effects import Effects
 from sandbox.stage.node import KernelLog, StageNode, chips_of
-from sandbox.stage.program import Program, bare_environment
+from sandbox.stage.program import ROOT, Program, bare_environment
 from sandbox.stage.records import Records
 from sandbox.stage.simulated_chips import SimulatedChips
 from sandbox.stage.training_job import TrainingJob
@@ -40,6 +40,8 @@ T = TypeVar("T")
 QUICK: Final = Path(__file__).parent / "quick"
 """Rulebook laid over the default one: seconds for minutes."""
 GPU: Final = "nvidia.com/gpu"
+SOCKET: Final = Path("/run/relight/agent/supervisors.sock")  # where injection says that it is
+AGENT_FOLDER: Final = SOCKET.parent
 HEARTBEAT: Final = timedelta(seconds=1)
 LOOK_EVERY: Final = 0.1
 GONE_SECONDS: Final = 30.0
@@ -192,7 +194,14 @@ class Stage:
         folder.mkdir(parents=True)
         kubelet = Kubelet(
             self.plane.kubeconfig_of(f"system:node:{name}", ["system:nodes"]),
-            NodeOptions(name, devices={GPU: self.options.chips} if self.options.chips else {}),
+            NodeOptions(
+                name,
+                devices={GPU: self.options.chips} if self.options.chips else {},
+                host_paths={str(AGENT_FOLDER): folder / "agent"},
+                environment={
+                    "PYTHONPATH": str(ROOT)
+                },  # relight's own image, from which injection copies, has relight in it
+            ),
             folder / "kubelet",
             Timing(heartbeat=HEARTBEAT),
         ).start()
@@ -213,7 +222,7 @@ class Stage:
             RELIGHT_SOURCES__LOOK_EVERY="200ms",
             RELIGHT_SOURCES__HEARTBEAT_EVERY="5s",
             RELIGHT_ON_CLUSTER="true",
-            RELIGHT_SUPERVISORS__SOCKET=str(folder / "agent" / "supervisors.sock"),
+            RELIGHT_SUPERVISORS__SOCKET=str(folder / "agent" / SOCKET.name),
             RELIGHT_SUPERVISORS__PEERS_FROM="namespaces",
             RELIGHT_SUPERVISORS__PEERS_FOLDER=str(kubelet.folder / identity.FOLDER),
             RELIGHT_REPAIR__COMMAND=json.dumps(simulated.command("reset")),
@@ -281,7 +290,7 @@ class Stage:
     def submit(self, job: TrainingJob) -> str:
         """Inject and create it; returns the run's id. What a team does: two annotations, `relight inject`, apply."""
         job.prepare()
-        injected = json.loads(self.run("inject", given=json.dumps(job.manifest())))
+        injected = json.loads(self.run("inject", "--strict", "-", given=json.dumps(job.manifest())))
         self.jobs.append(job)
         created = self.api.create(paths.jobs(job.namespace), injected)
         return str(created["metadata"]["uid"])

@@ -79,7 +79,7 @@ def _pod(pod: Object) -> str:
     status = pod.get("status") or {}
     containers = [
         f"{each['name']} restarts={each.get('restartCount')} {each.get('state')}"
-        for each in status.get("containerStatuses") or []
+        for each in (*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or []))
     ]
     metadata = pod["metadata"]
     desired = (metadata.get("annotations") or {}).get("relight.dev/desired")

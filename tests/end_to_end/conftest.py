@@ -1,0 +1,64 @@
+"""One stage for the whole session: tests take turns on it, each with a job and nodes of its own choosing, and leave it as they found it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+import pytest
+
+from sandbox import control_plane
+from sandbox.control_plane import ControlPlane, NodeLifecycle, Options
+from sandbox.kafka_server import KafkaBroker
+from sandbox.kubelet.process import missing
+from sandbox.stage.stage import Options as StageOptions
+from sandbox.stage.stage import Stage
+from sandbox.stage.training_job import TrainingJob
+from tests.real import parts
+
+QUICK_LIFE = NodeLifecycle(
+    monitor_grace=timedelta(seconds=5),
+    monitor_period=timedelta(seconds=1),
+    startup_grace=timedelta(seconds=20),
+)
+
+
+@pytest.fixture(scope="session")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """A control plane of these tests' own: it gives up a silent node in seconds, and no other test's nodes are on it."""
+    parts.need("Kubernetes", control_plane.missing())
+    parts.need("containers", missing())
+    made = ControlPlane(tmp_path_factory.mktemp("plane") / "cluster", Options(node_lifecycle=QUICK_LIFE))
+    try:
+        yield made.start()
+    finally:
+        made.kill()
+
+
+@pytest.fixture(scope="session")
+def whole_stage(
+    kafka: KafkaBroker, plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Stage]:
+    """The stage."""
+    settings = {"RELIGHT_TOPICS__PREFIX": "end-to-end."}
+    made = Stage(tmp_path_factory.mktemp("stage") / "s", kafka, plane, StageOptions(settings=settings))
+    try:
+        yield made.start()
+    finally:
+        made.stop()
+
+
+@pytest.fixture
+def stage(whole_stage: Stage) -> Iterator[Stage]:
+    """The stage, all of it at work before the test and after it; what the test made is gone then."""
+    whole_stage.mend()
+    yield whole_stage
+    whole_stage.mend()
+    for job in list(whole_stage.jobs):
+        whole_stage.forget(job)
+
+
+@pytest.fixture
+def job(stage: Stage, request: pytest.FixtureRequest) -> TrainingJob:
+    """A job for this test, not submitted yet."""
+    return stage.job(request.node.name[:40].rstrip("_-[]").replace("_", "-").lower())
