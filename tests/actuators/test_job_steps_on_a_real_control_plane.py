@@ -301,7 +301,9 @@ def test_a_server_that_does_not_take_a_new_template_of_a_job_that_began_is_resum
     new_cluster: NewCluster,
 ) -> None:
     gate = "--feature-gates=MutableSchedulingDirectivesForSuspendedJobs=false"
-    plane = new_cluster(Options(scheduler=False, arguments={"kube-apiserver": [gate]}))
+    plane = new_cluster(
+        Options(scheduler=False, arguments={"kube-apiserver": [gate], "kube-controller-manager": [gate]})
+    )
     api = client_of(plane)
     namespace = make_namespace(api, "older")
     job = make_job(api, namespace, 2)
