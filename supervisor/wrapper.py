@@ -12,7 +12,8 @@ WRAPPER = (
     'if [ -n "$m" ] && command -v python3 >/dev/null 2>&1; then p=; e=; t=; '
     'trap \'e=1; t=1; [ -n "$p" ] && kill -TERM "$p" 2>/dev/null\' TERM; '
     'for s in HUP INT QUIT USR1 USR2 WINCH; do trap "t=1; [ -n "\\$p" ] && kill -$s "\\$p" 2>/dev/null" "$s"; done; '
-    'exec 3<&0; RELIGHT_MARK="$m" python3 -I -S "$RELIGHT_SUPERVISOR" -- "$@" <&3 3<&- & p=$!; '
+    "[ -e /proc/self/fd/0 ] && exec 3<&0 || exec 3</dev/null; "
+    'RELIGHT_MARK="$m" python3 -I -S "$RELIGHT_SUPERVISOR" -- "$@" <&3 3<&- & p=$!; '
     '[ -n "$e" ] && kill -TERM "$p" 2>/dev/null; '
     'while :; do t=; wait "$p"; c=$?; [ -n "$t" ] && [ "$c" -gt 128 ] && kill -0 "$p" 2>/dev/null || break; done; '
     'if [ -n "$t" ]; then wait "$p" 2>/dev/null; n=$?; [ "$n" = 127 ] || c=$n; fi; '

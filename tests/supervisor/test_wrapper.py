@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import psutil
 import pytest
 
 from supervisor.wrapper import wrapped
-from tests.supervisor.container import Agent, Container, ended, eventually
+from tests.supervisor.container import Agent, Container, below, ended, eventually
 
 pytestmark = pytest.mark.slow
 SHELLS = [shell for shell in ("dash", "bash", "busybox") if shutil.which(shell)]
@@ -192,3 +193,60 @@ def test_pythons_own_variables_of_the_user_do_not_reach_us(
     agent.accept()
 
     assert ended(process)[:2] == (0, f"{trap}\n")
+
+
+def test_a_closed_standard_input_is_no_reason_not_to_start(container: Container, shell: str) -> None:
+    name, *arguments = wrapped(["sh", "-c", "echo ran; exit 3"])
+    process = container.run(["sh", "-c", 'exec "$@" <&-', name, shell, *arguments])
+
+    assert ended(process)[:2] == (3, "ran\n")
+
+
+def isolated() -> list[str] | None:
+    """A command prefix that makes what follows PID 1 of its own namespace, where this machine allows it."""
+    prefix = ["unshare", "--fork", "--pid", "--mount-proc", "--kill-child"]
+    if shutil.which("unshare") is None:
+        return None
+    allowed = subprocess.run([*prefix, "true"], capture_output=True, check=False).returncode == 0
+    return prefix if allowed else None
+
+
+@pytest.mark.skipif(isolated() is None, reason="no PID namespaces for this user")
+class TestAsPidOne:
+    """As in a container: nobody above, signals without a default, orphans adopted by the shell if by nobody else."""
+
+    @pytest.mark.parametrize(
+        ("script", "code"), [("exit 3", 3), ("kill -TERM $$", 143), ("kill -KILL $$", 137)]
+    )
+    def test_the_wrapper_ends_with_the_commands_code(
+        self, container: Container, shell: str, script: str, code: int
+    ) -> None:
+        prefix = isolated() or []
+
+        assert ended(container.run([*prefix, shell, *wrapped(["sh", "-c", script])[1:]]))[0] == code
+
+    @pytest.mark.parametrize(
+        ("script", "code"), [("exit 3", 3), ("kill -TERM $$", 143), ("kill -KILL $$", 137)]
+    )
+    def test_the_zipapp_itself_ends_with_the_commands_code(
+        self, container: Container, script: str, code: int
+    ) -> None:
+        prefix = isolated() or []
+        entry = [sys.executable, "-I", "-S", str(container.zipapp), "--", "sh", "-c", script]
+
+        assert ended(container.run([*prefix, *entry]))[0] == code
+
+    def test_orphans_are_ended_and_the_stop_is_whole(self, container: Container, agent: Agent) -> None:
+        prefix = isolated() or []
+        script = '[ $MA_PROC_START_CNT = 2 ] && exit 0; (setsid sleep 60 &); touch "$HERE/up"; sleep 60'
+        process = container.run(
+            [*prefix, sys.executable, "-I", "-S", str(container.zipapp), "--", "sh", "-c", script]
+        )
+        agent.accept()
+        container.wait_for("up")
+        agent.order("stop")
+        agent.until("state", state="stopped")
+        assert len(below(process)) == 1, "the zipapp alone"
+        agent.order("run")
+
+        assert ended(process)[0] == 0
