@@ -28,14 +28,20 @@ API_ONLY = Options(controller_manager=False, scheduler=False)
 
 
 @pytest.fixture(scope="module")
-def alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """A control plane for what no other test may see; the last test of it stops it."""
+def of_this_file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """A control plane for what no test of another file may see."""
     parts.need("Kubernetes", control_plane.missing())
     plane = ControlPlane(tmp_path_factory.mktemp("alone") / "cluster", API_ONLY)
     try:
         yield plane.start()
     finally:
         plane.kill()
+
+
+@pytest.fixture
+def alone(of_this_file: ControlPlane) -> ControlPlane:
+    """It runs, whatever the test before did to it."""
+    return of_this_file.start()
 
 
 def indexed_job(completions: int) -> Object:

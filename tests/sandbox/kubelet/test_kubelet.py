@@ -96,7 +96,7 @@ def test_a_process_that_obeys_sigterm_has_its_grace_and_then_the_pod_is_gone(pod
     pods.api.delete(paths.pods(pods.namespace, "obeys"))
     until(lambda: pods.is_gone("obeys"))
 
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 20
 
 
 @pytest.mark.slow
@@ -107,13 +107,10 @@ def test_a_process_that_does_not_hear_sigterm_is_killed_after_the_grace_and_not_
     began = time.monotonic()
 
     pods.api.delete(paths.pods(pods.namespace, "deaf"), grace=2)
-    time.sleep(1.5)
-    assert process.is_running()
     assert "deletionTimestamp" in pods.get("deaf")["metadata"]
-    until(lambda: pods.is_gone("deaf"))
-
-    assert not process.is_running()
+    process.wait(SECONDS)
     assert time.monotonic() - began >= 2
+    until(lambda: pods.is_gone("deaf"))
 
 
 def test_a_pod_deleted_by_force_leaves_no_process(pods: Pods) -> None:
