@@ -1,0 +1,1 @@
+"""The recovery report: one HTML file, everything in it, nothing fetched; all text of others escaped."""

@@ -1,0 +1,189 @@
+"""What stands in the report, read from the views and put into the order people read it. Pure but for the store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+from audit.store import Store
+
+PHASES: Final = (
+    "detection",
+    "termination",
+    "requeue",
+    "warm_up",
+    "checkpoint",
+    "communication",
+    "stabilisation",
+)
+_WINDOW: Final = "fault_time >= {since:DateTime64(6)} AND fault_time < {until:DateTime64(6)}"
+STRATEGIES: Final = f"""
+SELECT
+    strategy,
+    count() AS incidents,
+    countIf(outcome = 'recovered') AS recovered,
+    countIf(outcome = 'open') AS open,
+    countIf(outcome = 'never') AS never,
+    countIf(outcome = 'stable_unknown') AS unknown,
+    quantileExactIf(0.5)(rto_seconds, outcome = 'recovered') AS p50,
+    quantileExactIf(0.95)(rto_seconds, outcome = 'recovered') AS p95,
+    quantileExactIf(0.99)(rto_seconds, outcome = 'recovered') AS p99
+FROM {{db}}.rto WHERE {_WINDOW} GROUP BY strategy ORDER BY incidents DESC
+"""  # noqa: S608 - texts of our own; values are bound by the server
+MEDIANS: Final = f"""
+SELECT
+    strategy,
+    phase,
+    any(ordinal) AS ordinal,
+    quantileExactIf(0.5)(seconds, state = 'measured') AS p50,
+    countIf(state = 'measured') AS measured
+FROM {{db}}.phases WHERE (cluster, incident) IN (SELECT cluster, incident FROM {{db}}.rto WHERE {_WINDOW})
+GROUP BY strategy, phase ORDER BY strategy, ordinal
+"""  # noqa: S608 - as above
+INCIDENTS: Final = f"""
+SELECT
+    i.incident AS incident,
+    i.run AS run,
+    i.strategy AS strategy,
+    i.state AS state,
+    i.result AS result,
+    i.code AS code,
+    i.node AS node,
+    i.chip AS chip,
+    i.reason AS reason,
+    i.attempts AS attempts,
+    i.fault_time AS fault_time,
+    r.rto_seconds AS rto_seconds,
+    r.rto_first_step_seconds AS first_step,
+    r.outcome AS outcome
+FROM {{db}}.incidents AS i
+INNER JOIN {{db}}.rto AS r ON r.cluster = i.cluster AND r.incident = i.incident
+WHERE i.{_WINDOW.replace(" AND ", " AND i.")}
+ORDER BY i.fault_time DESC LIMIT {{limit:UInt32}}
+"""  # noqa: S608 - as above
+SPANS: Final = """
+SELECT incident, attempt, phase, state, began_at, ended_at, seconds FROM {db}.phases
+WHERE incident IN {incidents:Array(String)} ORDER BY incident, attempt, ordinal
+"""
+CHAINS: Final = """
+SELECT incident, at, link, attempt, what, detail FROM {db}.cause_chain WHERE incident IN {incidents:Array(String)} ORDER BY incident, at, ordinal
+"""
+LEMONS: Final = """
+SELECT node, chip, code, faults, runs, last_seen FROM {db}.lemons WHERE last_seen >= {since:DateTime64(6)} ORDER BY faults DESC LIMIT 20
+"""
+HELD: Final = """
+SELECT node, held_for, since, answer, next_step FROM {db}.node_standing WHERE held_for != '' ORDER BY since
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """A stretch of a timeline, in percent of its width."""
+
+    phase: str
+    state: str
+    left: float
+    width: float
+    seconds: float
+
+
+@dataclass(slots=True)
+class Story:
+    """One incident."""
+
+    facts: dict[str, Any]
+    bars: list[Bar] = field(default_factory=list)
+    chain: list[dict[str, Any]] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """Everything the template shows."""
+
+    since: datetime
+    until: datetime
+    made_at: datetime
+    strategies: list[dict[str, Any]]
+    medians: dict[str, list[Bar]]
+    stories: list[Story]
+    lemons: list[dict[str, Any]]
+    held: list[dict[str, Any]]
+    shown: int
+    total: int
+
+
+def read_content(
+    store: Store, *, since: datetime, until: datetime, made_at: datetime, limit: int = 200
+) -> Content:
+    """Read all of it. Raises StoreAway, StoreRefused."""
+    window = {"since": since, "until": until}
+    strategies = _rows(store, STRATEGIES, window)
+    incidents = _rows(store, INCIDENTS, {**window, "limit": limit})
+    named = {"incidents": [row["incident"] for row in incidents]}
+    stories = {row["incident"]: Story(row) for row in incidents}
+    for row in _rows(store, SPANS, named):
+        _add_span(stories[row["incident"]], row)
+    for story in stories.values():
+        story.bars = lay_out(story.facts.pop("spans", []))
+    for row in _rows(store, CHAINS, named):
+        stories[row["incident"]].chain.append(row)
+    return Content(
+        since=since,
+        until=until,
+        made_at=made_at,
+        strategies=strategies,
+        medians=_medians(_rows(store, MEDIANS, window)),
+        stories=list(stories.values()),
+        lemons=_rows(store, LEMONS, window),
+        held=_rows(store, HELD, {}),
+        shown=len(incidents),
+        total=sum(row["incidents"] for row in strategies),
+    )
+
+
+def _rows(store: Store, question: str, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:
+    columns, rows = store.table(question.replace("{db}", store.database), parameters)
+    return [dict(zip(columns, row, strict=True)) for row in rows]
+
+
+def _add_span(story: Story, row: dict[str, Any]) -> None:
+    if row["began_at"] is not None and row["ended_at"] is not None and row["state"] != "not_applicable":
+        story.facts.setdefault("spans", []).append(row)
+
+
+def lay_out(spans: list[dict[str, Any]]) -> list[Bar]:
+    """Spans as stretches of one line from the first begin to the last end; what has no length is left out."""
+    if not spans:
+        return []
+    first = min(span["began_at"] for span in spans)
+    whole = (max(span["ended_at"] for span in spans) - first).total_seconds()
+    if whole <= 0:
+        return []
+    return [
+        Bar(
+            span["phase"],
+            span["state"],
+            100 * (span["began_at"] - first).total_seconds() / whole,
+            100 * span["seconds"] / whole,
+            span["seconds"],
+        )
+        for span in spans
+        if span["seconds"] is not None and span["seconds"] > 0
+    ]
+
+
+def _medians(rows: list[dict[str, Any]]) -> dict[str, list[Bar]]:
+    """Median phases of each strategy, drawn to one scale."""
+    known = [row for row in rows if row["measured"] and row["p50"] is not None and row["p50"] > 0]
+    totals: dict[str, float] = {}
+    for row in known:
+        totals[row["strategy"]] = totals.get(row["strategy"], 0.0) + row["p50"]
+    longest = max(totals.values(), default=0.0)
+    drawn: dict[str, list[Bar]] = {}
+    for row in known:
+        bars = drawn.setdefault(row["strategy"], [])
+        left = bars[-1].left + bars[-1].width if bars else 0.0
+        bars.append(Bar(row["phase"], "measured", left, 100 * row["p50"] / longest, row["p50"]))
+    return drawn

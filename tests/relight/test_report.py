@@ -1,0 +1,147 @@
+"""`relight report`: one file, nothing fetched, nothing of others that a browser would run, bars that fit their times."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from audit.migrate import migrate
+from audit.settings import StoreSettings
+from audit.store import Store
+from relight.cli import main
+from relight.report.content import lay_out, read_content
+from relight.report.page import make_page, seconds
+from schemas.commands import StepName
+from schemas.records import IncidentResult, IncidentState
+from tests.audit.story import START, Story, in_place, put
+
+HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'"
+
+
+class Seen(HTMLParser):
+    """Tags and attributes of a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+
+
+def told() -> Story:
+    story = Story()
+    story.release_default_rulebook()
+    for number in range(6):
+        in_place(
+            story,
+            f"run-{number}",
+            f"inc-{number}",
+            (2, 12 + number, 18 + number, 21 + number, 22 + number, 40 + number),
+        )
+    story.fault(HOSTILE, 0, id="hostile")
+    story.decision(HOSTILE, "inc-open", 1, "in_place_recovery", 2, "hostile")
+    story.state("inc-open", 1, IncidentState.ACTING, 2)
+    story.command(HOSTILE, "inc-open", 1, StepName.STOP_PROCESSES, 0, 2)
+    story.decision("run-x", "inc-never", 1, "in_place_recovery", 2)
+    story.command("run-x", "inc-never", 1, StepName.STOP_PROCESSES, 0, 2)
+    story.state("inc-never", 1, IncidentState.CLOSED, 90, result=IncidentResult.FAILED)
+    return story
+
+
+@pytest.fixture
+def page(store_settings: StoreSettings) -> Any:
+    with Store(store_settings, store_settings.migrator) as store:
+        migrate(store, lambda: datetime.now(UTC))
+        put(store, told().records)
+        content = read_content(
+            store,
+            since=START - timedelta(days=1),
+            until=START + timedelta(days=1),
+            made_at=START + timedelta(days=1),
+        )
+        store.command(f"DROP DATABASE {store_settings.database}")
+    return make_page(content)
+
+
+@pytest.mark.slow
+def test_the_page_fetches_nothing_and_runs_nothing(page: str) -> None:
+    seen = Seen()
+    seen.feed(page)
+
+    assert "script" not in seen.tags
+    assert not {"img", "link", "iframe", "object", "embed"} & set(seen.tags)
+    assert not [name for name, _ in seen.attributes if name.startswith("on") or name in {"src", "href"}]
+    assert "http" not in re.sub(r"http-equiv", "", page)
+    assert "&lt;script&gt;" in page
+
+
+@pytest.mark.slow
+def test_censored_incidents_stand_beside_the_percentiles(page: str) -> None:
+    row = re.search(r"<tr><td>in place recovery</td>(.*?)</tr>", page, re.DOTALL)
+
+    assert row
+    cells = re.findall(r">([^<]*)</td>", row[1])
+    assert cells == ["8", "6", "43.0 s", "45.0 s", "45.0 s", "1", "1", "0"]
+
+
+@pytest.mark.slow
+def test_the_command_writes_a_file(
+    store_settings: StoreSettings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RELIGHT_STORE__PORT", str(store_settings.port))
+    monkeypatch.setenv("RELIGHT_STORE__DATABASE", store_settings.database)
+    with Store(store_settings, store_settings.migrator) as store:
+        migrate(store, lambda: datetime.now(UTC))
+
+    result = CliRunner().invoke(main, ["report", "-o", str(tmp_path / "r.html")])
+
+    assert result.exit_code == 0, result.output
+    assert "No incident in this time" in (tmp_path / "r.html").read_text()
+
+
+def span(phase: str, began: float, ended: float, state: str = "measured") -> dict[str, Any]:
+    return {
+        "phase": phase,
+        "state": state,
+        "began_at": START + timedelta(seconds=began),
+        "ended_at": START + timedelta(seconds=ended),
+        "seconds": ended - began,
+    }
+
+
+def test_bars_stand_one_behind_the_other_and_fill_the_line() -> None:
+    bars = lay_out([span("detection", 0, 10), span("termination", 10, 15), span("stabilisation", 15, 40)])
+
+    assert [(bar.left, bar.width) for bar in bars] == [(0.0, 25.0), (25.0, 12.5), (37.5, 62.5)]
+
+
+def test_nothing_is_drawn_of_what_has_no_length() -> None:
+    assert lay_out([]) == []
+    assert lay_out([span("detection", 5, 5)]) == []
+    assert [
+        bar.phase for bar in lay_out([span("detection", 0, 10), span("termination", 10, 9, "clock_skew")])
+    ] == ["detection"]
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (None, "\N{EN DASH}"),
+        (float("nan"), "\N{EN DASH}"),
+        (0.04, "0.0 s"),
+        (59.94, "59.9 s"),
+        (90, "1.5 min"),
+        (7200, "2.0 h"),
+    ],
+)
+def test_durations_are_as_people_read_them(value: float | None, shown: str) -> None:
+    assert seconds(value) == shown
