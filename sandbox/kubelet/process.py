@@ -46,12 +46,17 @@ class Command:
 
 
 def missing() -> str | None:
-    """Why containers cannot be run on this machine, or None. Tries it: kernels and sandboxes differ in what they permit."""
+    """Why containers cannot be run on this machine, or None. Tries it: kernels and sandboxes differ in what they permit.
+
+    A user namespace of one's own does not replace root: the kernel lays no overlay over a root that has other mounts in it.
+    """
+    if os.geteuid() != 0:
+        return "containers need root: namespaces and mounts of their own"
     with tempfile.TemporaryDirectory(prefix="relight-kubelet-") as folder:
         try:
             process = ContainerProcess(Command(["true"]), Path(folder), Path(folder) / "log")
         except StartFailed as error:
-            return f"containers need root, or user namespaces with overlay mounts: {error}"
+            return f"containers need namespaces and overlay mounts of their own: {error}"
         return None if process.wait() == 0 else "a container that runs `true` fails"
 
 

@@ -114,7 +114,7 @@ def new_cluster(tmp_path: Path) -> Iterator[NewCluster]:
 
 @pytest.fixture(scope="session")
 def containers() -> None:
-    """Containers can be run on this machine: root, or what the kernel permits others."""
+    """Containers can be run on this machine: by root, where the kernel permits it."""
     parts.need("A container", process.missing())
 
 

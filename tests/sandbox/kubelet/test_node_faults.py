@@ -260,10 +260,11 @@ def test_what_happened_while_the_api_server_was_away_is_reported_when_it_is_back
 
 
 @pytest.mark.slow
-def test_a_runner_that_is_killed_leaves_no_process_of_any_pod(
-    cluster: ControlPlane, api: Cluster, namespace: str, new_kubelet: NewKubelet, tmp_path: Path
+@pytest.mark.usefixtures("containers")
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
+def test_a_runner_that_ends_leaves_no_process_of_any_pod(
+    cluster: ControlPlane, api: Cluster, namespace: str, tmp_path: Path, end: signal.Signals
 ) -> None:
-    del new_kubelet  # for its check that containers can be run
     name = f"node-{namespace[-8:]}"  # the random part
     user = cluster.kubeconfig_of(f"system:node:{name}", ["system:nodes"])
     command = [sys.executable, "-m", "sandbox.kubelet", "--kubeconfig", str(user), "--name", name]
@@ -277,8 +278,9 @@ def test_a_runner_that_is_killed_leaves_no_process_of_any_pod(
             lambda: psutil.Process(runner.pid).children(recursive=True),
             lambda seen: sum(each.name() == "sleep" for each in seen) == 2,
         )
-        os.kill(runner.pid, signal.SIGKILL)
+        os.kill(runner.pid, end)
 
     _, alive = psutil.wait_procs(started, timeout=SECONDS)
     api.delete(paths.nodes(name))
     assert alive == []
+    assert runner.returncode == (0 if end is signal.SIGTERM else -end)

@@ -1,5 +1,6 @@
 """A container is enclosed: a layer, mounts and processes of its own, an exit code that is true, and nothing left behind."""
 
+import os
 import signal
 import tempfile
 import time
@@ -164,3 +165,9 @@ def test_a_machine_that_permits_no_enclosure_is_told_so(
     monkeypatch.setattr(process, "ENCLOSURE", refused)
 
     assert "Operation not permitted" in (process.missing() or "")
+
+
+def test_somebody_who_is_not_root_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+
+    assert "root" in (process.missing() or "")
