@@ -29,6 +29,10 @@ class ActingSettings(Group):
     """How often one object is read again and written anew when somebody else wrote it meanwhile."""
     most_nodes: Annotated[int, Field(ge=1, le=64)] = 16
     """Nodes one run is kept off at most (design 8)."""
+    most_isolated: Annotated[int, Field(ge=0)] = 8
+    """Nodes isolated at once at most, counted from our taints. 8: some hours of a large fleet's faults, not a switch's. Nothing: 0."""
+    fewest_left: Annotated[int, Field(ge=0)] = 1
+    """Nodes that must stay without our taint, whatever happens. Off: 0."""
 
 
 class ActuatorSettings(Settings):

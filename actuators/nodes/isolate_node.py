@@ -1,0 +1,58 @@
+"""isolate_node: cordon, taint and annotations become what the node's holds say. Moves nobody by itself (recovery 5)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from actuators.nodes.guards import need_guards_to_admit
+from actuators.nodes.isolation_marks import hold_of, is_isolated, isolating
+from actuators.nodes.node_objects import find_node
+from actuators.reply import Refused, Reply, done
+from actuators.rewriting import rewrite
+from actuators.step import Arguments, Step, arguments_of
+from actuators.world import Words, World
+from runtime import paths
+from runtime.kubernetes import Object
+from schemas.commands import Command
+from schemas.ids import node_subject
+
+
+class NodeArguments(Arguments):
+    """As `recovery.holds` sends them."""
+
+    node: str
+    node_name: str
+    holds: tuple[dict[str, Any], ...] = ()
+
+
+def find(command: Command, given: NodeArguments, world: World) -> Object:
+    """The node the command is for. Only its own mailbox isolates and releases it (finding Q4)."""
+    if command.subject != node_subject(given.node):
+        raise Refused("bad_subject", f"{command.subject} may not speak for node {given.node}")
+    return find_node(given.node_name, given.node, world)
+
+
+def act(command: Command, world: World) -> Reply:
+    """Begin and look are the same; past `not_after` nothing is isolated any more: the mailbox asks again if it still holds."""
+    given = arguments_of(NodeArguments, command)
+    node = find(command, given, world)
+    if not given.holds:
+        raise Refused("no_holds", "a node is isolated for a cause")
+    if world.now() > command.not_after:
+        raise Refused("too_late", f"not after {command.not_after.isoformat()}")
+    holds = [hold_of(hold) for hold in given.holds]
+    if not is_isolated(node):
+        need_guards_to_admit(node, world)
+    node, written = rewrite(node, paths.nodes(given.node_name), lambda seen: isolating(seen, holds), world)
+    if written:
+        causes = ", ".join(sorted({hold.cause for hold in holds})[:4])
+        text = f"Isolated for {causes}: {command.reason}"
+        world.voice.say(Words(_named(node), "Isolated", text, key=command.command, warning=True))
+    return done(effects=(f"{len(holds)} holds on {given.node_name}",) if written else ())
+
+
+def _named(node: Object) -> Object:
+    return {"apiVersion": "v1", "kind": "Node", **node}
+
+
+STEP = Step(begin=act, look=act, harms=True)

@@ -1,0 +1,111 @@
+"""What isolation leaves on a node, and how it is taken off again. Pure: a node in, the patch it needs out (recovery 5).
+
+Marks: the cordon, our NoSchedule taint, an annotation each hold, and the annotation that says that the cordon is ours. Somebody else's cordon
+is never removed: ours is one we set on a node that had none, and that nobody but us has written since.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Final
+
+from runtime.kubernetes import Object
+from schemas.cluster import FIELD_MANAGER, HOLD, ISOLATED, unit_key
+
+TAINT: Final[Object] = {"key": ISOLATED, "value": "true", "effect": "NoSchedule"}
+OURS: Final = "cordoned"
+"""Value of the annotation: the cordon is ours. Another value: the node was cordoned already."""
+THEIRS: Final = "was-cordoned"
+LONGEST_REASON: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Why a node is held, as the node's mailbox says it."""
+
+    cause: str
+    chip: str | None
+    text: str
+
+    @property
+    def key(self) -> str:
+        """Its annotation."""
+        return unit_key(HOLD, f"{self.cause}/{self.chip or ''}")
+
+
+def hold_of(given: dict[str, Any]) -> Hold:
+    """From a command's arguments; the annotation's text names cause, chip, class, evidence, time and reason."""
+    kept = {key: str(value)[:LONGEST_REASON] for key, value in sorted(given.items()) if value is not None}
+    chip = given.get("chip")
+    return Hold(str(given.get("cause", "")), None if chip is None else str(chip), json.dumps(kept))
+
+
+def is_isolated(node: Object) -> bool:
+    """Our taint stands."""
+    return any(_is_ours(taint) for taint in taints_of(node))
+
+
+def taints_of(node: Object) -> list[Object]:
+    """All taints, in their order."""
+    return list(node.get("spec", {}).get("taints") or [])
+
+
+def isolating(node: Object, holds: list[Hold]) -> Object | None:
+    """The patch that makes the node's marks what the holds say; None when they are."""
+    change: Object = {}
+    annotations = _annotations(node)
+    wanted: Object = {hold.key: hold.text for hold in holds}
+    stale: Object = {key: None for key in annotations if key.startswith(HOLD) and key not in wanted}
+    marks = {**stale, **{key: text for key, text in wanted.items() if annotations.get(key) != text}}
+    spec: Object = {}
+    if not is_isolated(node):
+        spec["taints"] = [*taints_of(node), TAINT]
+    cordoned = bool(node.get("spec", {}).get("unschedulable"))
+    if not cordoned:
+        spec["unschedulable"] = True
+        marks[ISOLATED] = OURS
+    elif ISOLATED not in annotations:
+        marks[ISOLATED] = THEIRS
+    if spec:
+        change["spec"] = spec
+    if marks:
+        change["metadata"] = {"annotations": marks}
+    return change or None
+
+
+def releasing(node: Object) -> Object | None:
+    """The patch that takes all marks of ours off; None when there are none."""
+    annotations = _annotations(node)
+    marks: Object = {key: None for key in annotations if key.startswith(HOLD) or key == ISOLATED}
+    spec: Object = {}
+    if is_isolated(node):
+        spec["taints"] = [taint for taint in taints_of(node) if not _is_ours(taint)] or None
+    if cordon_is_ours(node):
+        spec["unschedulable"] = None
+    change: Object = {}
+    if spec:
+        change["spec"] = spec
+    if marks:
+        change["metadata"] = {"annotations": marks}
+    return change or None
+
+
+def cordon_is_ours(node: Object) -> bool:
+    """We set it, by our own record and by the server's: a human who cordoned after us is its last writer."""
+    if not node.get("spec", {}).get("unschedulable") or _annotations(node).get(ISOLATED) != OURS:
+        return False
+    writers = [
+        entry.get("manager")
+        for entry in node["metadata"].get("managedFields") or []
+        if "f:unschedulable" in ((entry.get("fieldsV1") or {}).get("f:spec") or {})
+    ]
+    return writers in ([], [FIELD_MANAGER])
+
+
+def _is_ours(taint: Object) -> bool:
+    return bool(taint.get("key") == ISOLATED)
+
+
+def _annotations(node: Object) -> dict[str, str]:
+    return dict(node["metadata"].get("annotations") or {})

@@ -1,0 +1,28 @@
+"""release_node: takes off what isolation left, and nothing else: somebody else's cordon and taints stay (recovery 5)."""
+
+from __future__ import annotations
+
+from actuators.nodes.isolate_node import NodeArguments, find
+from actuators.nodes.isolation_marks import releasing
+from actuators.reply import Refused, Reply, done
+from actuators.rewriting import rewrite
+from actuators.step import Step, arguments_of
+from actuators.world import Words, World
+from runtime import paths
+from schemas.commands import Command
+
+
+def act(command: Command, world: World) -> Reply:
+    """Begin and look are the same."""
+    given = arguments_of(NodeArguments, command)
+    node = find(command, given, world)
+    if given.holds:
+        raise Refused("holds_left", f"{len(given.holds)} holds are left on the node")
+    node, written = rewrite(node, paths.nodes(given.node_name), releasing, world)
+    if written:
+        about = {"apiVersion": "v1", "kind": "Node", **node}
+        world.voice.say(Words(about, "Released", f"Released: {command.reason}", key=command.command))
+    return done(effects=(f"released {given.node_name}",) if written else ())
+
+
+STEP = Step(begin=act, look=act)

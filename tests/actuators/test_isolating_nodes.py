@@ -1,0 +1,287 @@
+"""isolate_node and release_node: the mirror of a node's holds, guards, and what belongs to others."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from actuators.settings import ActingSettings
+from runtime import paths
+from runtime.errors import ApiAway
+from runtime.kubernetes import Cluster, Object
+from schemas.cluster import HOLD, ISOLATED
+from schemas.commands import Command, OutcomeResult, StepName
+from tests.actuators.real_scene import RealScene
+from tests.actuators.real_scene import command as real_command
+from tests.actuators.scene import Scene, command
+from tests.actuators.scripted_api import NOW, raising
+
+HOLD_XID = {
+    "cause": "xid/79",
+    "chip": "GPU-1",
+    "class": "isolate",
+    "evidence": "e",
+    "reason": "fell off the bus",
+}
+HOLD_READY = {
+    "cause": "node/not-ready",
+    "chip": None,
+    "class": "isolate",
+    "evidence": "f",
+    "reason": "silent",
+}
+THEIR_TAINT = {"key": "team", "value": "a", "effect": "NoSchedule"}
+
+
+def node(number: int = 1, *, labels: dict[str, str] | None = None, **spec: Any) -> Object:
+    metadata = {
+        "name": f"node-{number}",
+        "uid": f"node-uid-{number}",
+        "labels": labels or {},
+        "annotations": {},
+    }
+    return {"metadata": metadata, "spec": spec}
+
+
+def path(number: int = 1) -> str:
+    return paths.nodes(f"node-{number}")
+
+
+def a_scene(*nodes: Object, **settings: Any) -> Scene:
+    scene = Scene(settings=ActingSettings(**settings))
+    for number, one in enumerate(nodes or (node(1), node(2), node(3)), start=1):
+        scene.api.put(path(number), one)
+    return scene
+
+
+def order(
+    step: StepName, number: int = 1, *, holds: tuple[dict[str, Any], ...] = (), **given: Any
+) -> Command:
+    arguments = {
+        "node": f"node-uid-{number}",
+        "node_name": f"node-{number}",
+        "holds": list(holds),
+        "runs": [],
+    }
+    values: dict[str, Any] = {"subject": f"node/node-uid-{number}", "epoch": 0, **given}
+    return command(step, arguments=arguments, **values)
+
+
+def isolate(number: int = 1, *, holds: tuple[dict[str, Any], ...] = (HOLD_XID,), **given: Any) -> Command:
+    return order(StepName.ISOLATE_NODE, number, holds=holds, **given)
+
+
+def release(number: int = 1, **given: Any) -> Command:
+    return order(StepName.RELEASE_NODE, number, **given)
+
+
+def spec_of(scene: Scene, number: int = 1) -> Object:
+    return dict(scene.api.objects[path(number)]["spec"])
+
+
+def holds_on(scene: Scene, number: int = 1) -> list[str]:
+    return sorted(key for key in scene.api.annotations(path(number)) if key.startswith(HOLD))
+
+
+def test_a_held_node_is_cordoned_tainted_and_says_why() -> None:
+    scene = a_scene(node(taints=[THEIR_TAINT]), node(2), node(3))
+
+    assert scene.perform(isolate(holds=(HOLD_XID, HOLD_READY))).result is OutcomeResult.DONE
+
+    spec = spec_of(scene)
+    assert spec["unschedulable"] is True
+    assert [taint["key"] for taint in spec["taints"]] == ["team", ISOLATED]
+    assert len(holds_on(scene)) == 2
+    text = " ".join(scene.api.annotations(path()).values())
+    assert "fell off the bus" in text
+    assert "GPU-1" in text
+
+
+def test_the_same_command_twice_writes_once() -> None:
+    scene = a_scene()
+
+    scene.perform(isolate())
+    scene.perform(isolate())
+
+    assert len(scene.api.writes) == 1
+    assert [words.reason for words in scene.said.words] == ["Isolated"]
+
+
+def test_a_second_hold_joins_and_one_that_ended_goes() -> None:
+    scene = a_scene()
+    scene.perform(isolate())
+    scene.perform(isolate(holds=(HOLD_XID, HOLD_READY)))
+    assert len(holds_on(scene)) == 2
+
+    scene.perform(isolate(holds=(HOLD_READY,)))
+    assert len(holds_on(scene)) == 1
+    assert [taint["key"] for taint in spec_of(scene)["taints"]] == [ISOLATED]
+
+
+def test_release_takes_off_ours_and_leaves_theirs() -> None:
+    scene = a_scene(node(taints=[THEIR_TAINT]), node(2), node(3))
+    scene.perform(isolate())
+
+    assert scene.perform(release()).result is OutcomeResult.DONE
+
+    assert spec_of(scene) == {"taints": [THEIR_TAINT]}
+    assert scene.api.annotations(path()) == {}
+
+
+def test_a_cordon_that_was_there_before_stays_after_the_release() -> None:
+    scene = a_scene(node(unschedulable=True), node(2), node(3))
+    scene.perform(isolate())
+    scene.perform(release())
+
+    assert spec_of(scene) == {"unschedulable": True}
+
+
+def test_a_node_we_did_not_isolate_is_not_released() -> None:
+    scene = a_scene(node(unschedulable=True, taints=[THEIR_TAINT]))
+
+    assert scene.perform(release()).result is OutcomeResult.DONE
+    assert scene.api.writes == []
+
+
+def test_a_release_with_holds_left_is_refused() -> None:
+    scene = a_scene()
+    scene.perform(isolate())
+
+    assert scene.perform(order(StepName.RELEASE_NODE, holds=(HOLD_XID,))).cause == "holds_left"
+    assert spec_of(scene)["unschedulable"] is True
+
+
+@pytest.mark.parametrize(
+    ("given", "cause"),
+    [
+        (isolate(holds=()), "no_holds"),
+        (isolate(subject="run/somebody"), "bad_subject"),
+        (isolate(subject="node/another"), "bad_subject"),
+        (isolate(not_after=NOW - timedelta(seconds=1)), "too_late"),
+        (isolate(9), "node_gone"),
+    ],
+)
+def test_what_is_not_as_it_should_be_isolates_nobody(given: Command, cause: str) -> None:
+    scene = a_scene()
+
+    outcome = scene.perform(given)
+
+    assert (outcome.result, outcome.cause) == (OutcomeResult.REFUSED, cause)
+    assert scene.api.writes == []
+
+
+def test_a_node_made_anew_under_its_name_is_neither_isolated_nor_released() -> None:
+    scene = a_scene()
+    another = node()
+    another["metadata"]["uid"] = "another"
+    scene.api.put(path(), another)
+
+    assert scene.perform(isolate()).cause == "other_node"
+    assert scene.perform(release()).cause == "other_node"
+    assert scene.api.writes == []
+
+
+def test_a_node_made_anew_between_read_and_write_is_not_isolated() -> None:
+    scene = a_scene()
+    another = node()
+    another["metadata"]["uid"] = "another"
+    scene.api.once("PATCH", path(), lambda: scene.api.put(path(), another))
+
+    assert scene.perform(isolate()).result is OutcomeResult.REFUSED
+    assert "unschedulable" not in spec_of(scene)
+
+
+def test_a_taint_somebody_adds_in_between_is_not_lost() -> None:
+    scene = a_scene()
+    scene.api.once("PATCH", path(), lambda: scene.api.put(path(), node(taints=[THEIR_TAINT])))
+
+    scene.perform(isolate())
+
+    assert [taint["key"] for taint in spec_of(scene)["taints"]] == ["team", ISOLATED]
+
+
+@pytest.mark.parametrize("label", ["node-role.kubernetes.io/control-plane", "relight.dev/protected"])
+def test_what_carries_the_control_plane_or_ourselves_is_never_isolated(label: str) -> None:
+    scene = a_scene(node(labels={label: ""}), node(2), node(3))
+
+    outcome = scene.perform(isolate())
+
+    assert (outcome.result, outcome.cause) == (OutcomeResult.BLOCKED, "guard:protected")
+    assert scene.api.writes == []
+
+
+def test_more_nodes_at_once_than_the_operator_admits_are_blocked_and_the_isolated_ones_stay_told() -> None:
+    scene = a_scene(most_isolated=1)
+    assert scene.perform(isolate(1)).result is OutcomeResult.DONE
+
+    assert scene.perform(isolate(2)).cause == "guard:isolated"
+    assert scene.perform(isolate(1, holds=(HOLD_XID, HOLD_READY))).result is OutcomeResult.DONE
+    scene.perform(release(1))
+    assert scene.perform(isolate(2)).result is OutcomeResult.DONE
+
+
+def test_the_last_node_is_never_isolated() -> None:
+    scene = a_scene(node())
+
+    assert scene.perform(isolate()).cause == "guard:floor"
+
+
+def test_a_pause_forbids_isolating_and_lets_a_release_through() -> None:
+    scene = a_scene()
+    scene.perform(isolate())
+    scene.settings = ActingSettings(paused=True)
+
+    assert scene.perform(isolate(2)).cause == "guard:paused"
+    assert scene.perform(release(1)).result is OutcomeResult.DONE
+
+
+def test_a_silent_api_isolates_nobody_and_says_so() -> None:
+    scene = a_scene()
+    scene.api.before = raising(ApiAway("no answer"), "LIST")
+
+    assert scene.perform(isolate()).result is OutcomeResult.UNREACHABLE
+    assert scene.api.writes == []
+
+
+@pytest.mark.parametrize(("writer", "stays"), [("relight", False), ("kubectl-cordon", True)])
+def test_a_cordon_a_human_set_after_ours_stays_after_the_release(writer: str, stays: bool) -> None:
+    scene = a_scene()
+    scene.perform(isolate())
+    held = dict(scene.api.objects[path()])
+    fields = [{"manager": writer, "operation": "Update", "fieldsV1": {"f:spec": {"f:unschedulable": {}}}}]
+    held["metadata"] = {**held["metadata"], "managedFields": fields}
+    scene.api.put(path(), held)
+
+    scene.perform(release())
+
+    assert ("unschedulable" in spec_of(scene)) is stays
+    assert "taints" not in spec_of(scene)
+
+
+def test_isolated_and_released_on_a_real_server(scene: RealScene, api: Cluster, namespace: str) -> None:
+    names = [f"{letter}-{namespace[-8:]}" for letter in "ab"]
+    ours, _ = (api.create(paths.nodes(), {"metadata": {"name": name}}) for name in names)
+    scene.settings = ActingSettings(most_isolated=1000)
+    try:
+        assert scene.perform(real(ours, StepName.ISOLATE_NODE, holds=[HOLD_XID])).result is OutcomeResult.DONE
+        held = api.get(paths.nodes(names[0]))
+        assert held["spec"]["unschedulable"] is True
+        assert ISOLATED in {taint["key"] for taint in held["spec"]["taints"]}
+
+        assert scene.perform(real(ours, StepName.RELEASE_NODE)).result is OutcomeResult.DONE
+        free = api.get(paths.nodes(names[0]))
+        assert "unschedulable" not in free["spec"]
+        assert ISOLATED not in {taint["key"] for taint in free["spec"].get("taints", [])}
+        assert not [key for key in free["metadata"].get("annotations") or {} if "relight" in key]
+    finally:
+        for name in names:
+            api.delete(paths.nodes(name))
+
+
+def real(one: Object, step: StepName, *, holds: list[dict[str, Any]] | None = None) -> Command:
+    metadata = one["metadata"]
+    arguments = {"node": metadata["uid"], "node_name": metadata["name"], "holds": holds or []}
+    about = {"metadata": {**metadata, "namespace": ""}}
+    return real_command(about, step, subject=f"node/{metadata['uid']}", epoch=0, arguments=arguments)
