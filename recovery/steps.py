@@ -21,9 +21,6 @@ from schemas.ids import derive_id, node_subject, subject_name
 from schemas.mailbox import HoldRequest
 from schemas.records import IncidentState
 
-STOP_MARGIN: Final = timedelta(seconds=60)
-"""An ordered stop ends by itself this long after the plan's remaining deadlines (design 8)."""
-
 BARRIERS: Final = frozenset({StepName.STOP_PROCESSES, StepName.START_PROCESSES})
 
 
@@ -133,7 +130,7 @@ def arguments(turn: Turn, incident: IncidentCell, step: Step) -> dict[str, Any]:
         rest = sum((later.timeout for later in incident.steps[incident.index :]), timedelta(0))
         known |= {
             "grace_seconds": step.grace.total_seconds() if step.grace else 0,
-            "until": _text(turn.now + rest + STOP_MARGIN),
+            "until": _text(turn.now + rest + turn.rulebook.settings.stop_margin),
             "otherwise": "exit" if incident.new_issue else "rerun",
         }
     elif step.step is StepName.HEAL_CHIPS:

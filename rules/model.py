@@ -330,6 +330,8 @@ class Settings(Document):
     api_hold: Duration
     command_patience: Duration
     """How long after its deadline a command may still be obeyed if nothing changed (`not_after`)."""
+    stop_margin: Duration
+    """An ordered stop ends by itself this long after the plan's remaining deadlines: what a job waits when relight is gone."""
     failed_run_ends_after: Duration
     cells_kept_after_end: Duration
     max_excluded_nodes: Annotated[int, Field(strict=True, ge=1, le=64)]
