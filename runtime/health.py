@@ -82,3 +82,23 @@ class Movement:
             return None
         worst = max(still, key=lambda what: still[what])
         return f"{len(still)} stand still with something left to read; {worst} for {still[worst]:.0f} s"
+
+
+class Past:
+    """What went wrong and cannot be mended any more: red for a while, so that somebody sees it, and then no longer."""
+
+    def __init__(self, shown: timedelta, clock: Callable[[], float]) -> None:
+        """`clock` counts seconds and never goes back."""
+        self._shown = shown.total_seconds()
+        self._clock = clock
+        self._happened: dict[str, float] = {}
+
+    def happened(self, what: str) -> None:
+        """It went wrong now."""
+        self._happened[what] = self._clock()
+
+    def check(self) -> str | None:
+        """What went wrong, or None."""
+        now = self._clock()
+        shown = [what for what, at in list(self._happened.items()) if now - at <= self._shown]
+        return "; ".join(shown) or None

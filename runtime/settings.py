@@ -140,6 +140,8 @@ class ObserveSettings(Group):
     """Port of `/metrics` and `/healthz`; 0 takes a free one and logs it. Off: unset."""
     stand_still: Duration = timedelta(seconds=60)
     """Something to read and no position moved for so long: health goes red."""
+    gap_shown: Duration = timedelta(minutes=10)
+    """Messages were deleted unread: health stays red for so long, enough for a probe to see it. It is past, and no restart mends it."""
     loop_stuck: Duration = timedelta(seconds=10)
     """The event loop did not turn for so long: health goes red. As long as the session: the group gave up as well."""
 

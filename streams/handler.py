@@ -291,10 +291,13 @@ class Handler:
                 self._bury(group, message, Reason.NOT_ACCEPTED, f"{event.type} is not for a partition")
 
     def _tell_subjects(self, group: Group, message: Message, event: Event, gap: PartitionGap) -> None:
-        """Every subject revalidates what may rest on what is lost (design 5), in this very group: no message each."""
+        """Every subject revalidates what may rest on what is lost (design 5), in this very group: no message each.
+
+        Subjects of all clusters, since all of them lost something, and a stage that serves any cluster has none to write into the event.
+        """
         for subject in sorted({*self._memory.subjects(), *group.subjects}):
-            if subject[0] == event.cluster and not self._is_halted(group, subject):
-                told = stage_events.gap_of_subject(self.number, event, subject[1], gap)
+            if not self._is_halted(group, subject):
+                told = stage_events.gap_of_subject(self.number, event, subject, gap)
                 self._advance(group, message, told, group.now)
 
     def _rulebook_hash(self, group: Group) -> str:

@@ -66,6 +66,7 @@ def run_recovery(
             pool=parts.pool,
         )
         parts.health.add("blocked", stage.blocked)
+        parts.health.add("gaps", stage.gaps)
         parts.serve(stage, [topics.INBOX.name], settings.recovery.grouping, beside=[stage.send_ticks])
 
 

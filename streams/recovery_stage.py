@@ -1,8 +1,8 @@
 """The recovery stage: takes inbox partitions up from the state log, and sends the ticks of those it has.
 
-A position below the start of the inbox's log means that messages were deleted unread: an alarm, a `partition_gap` message into the partition,
-and on from the start of the log. A position beyond its end means that the log is another one: the partition is stopped, since every new
-message would count as a replay.
+A position below the start of the inbox's log means that messages were deleted unread: an alarm (log, metric, health for a while), a
+`partition_gap` message into the partition, and on from the start of the log. A position beyond its end means that the log is another one: the
+partition is stopped, since every new message would count as a replay.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Final
 
 from runtime import logs
 from runtime.errors import BrokerError
+from runtime.health import Past
 from schemas.envelope import encode
 from schemas.ids import mailbox_key, partition_subject
 from streams import stage_events
@@ -62,6 +63,7 @@ class RecoveryStage:
             tick_min=settings.recovery.tick_min,
         )
         self._workers: dict[Place, RecoveryWorker | BlockedWorker] = {}
+        self._gaps = Past(settings.observe.gap_shown, shared.monotonic)
 
     async def open(self, place: Place) -> PartitionWorker:
         """Shut out the owner before us, load what it left, find out where to read on."""
@@ -91,6 +93,10 @@ class RecoveryStage:
             return None
         place, first = next(iter(sorted(why.items())))
         return f"{len(why)} partitions stopped; {place}: {first}"
+
+    def gaps(self) -> str | None:
+        """Messages that were deleted unread not long ago, for the health; None when none were."""
+        return self._gaps.check()
 
     async def send_ticks(self) -> None:
         """Send what is due, for ever."""
@@ -141,6 +147,7 @@ class RecoveryStage:
 
     async def _tell_gap(self, place: Place, position: int, first: int) -> None:
         self._metrics.gaps.labels(place.topic, str(place.partition)).inc()
+        self._gaps.happened(f"messages {position} to {first - 1} of {place} were deleted unread")
         _log.error("messages were deleted unread", place=str(place), position=position, first=first)
         cluster = self._settings.cluster or _NO_CLUSTER
         event = stage_events.gap(

@@ -14,6 +14,7 @@ from schemas.ids import RUN, derive_id, partition_subject, subject_kind
 from schemas.mailbox import PartitionGap, Tick
 from schemas.records import Decision, FaultDomain
 from streams.due_times import Due
+from streams.state_records import SubjectKey
 
 HALT_DEADLINE: Final = timedelta(minutes=10)
 """How long an actuator may take to let a halted run's supervisors go: far beyond their own patience of two minutes."""
@@ -93,15 +94,16 @@ def gap_notice(partition: int, event: Event, found: PartitionGap, *, rulebook: s
     )
 
 
-def gap_of_subject(partition: int, event: Event, subject: str, found: PartitionGap) -> Event:
+def gap_of_subject(partition: int, event: Event, subject: SubjectKey, found: PartitionGap) -> Event:
     """The gap as one subject of the partition is told of it."""
+    cluster, name = subject
     return make_event(
         found,
-        id=derive_id(event.id, subject),
-        source=_source(event.cluster, partition),
-        subject=subject,
+        id=derive_id(event.id, cluster, name),
+        source=_source(cluster, partition),
+        subject=name,
         time=event.time,
-        cluster=event.cluster,
+        cluster=cluster,
         timequality=TimeQuality.SYNCED,
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from runtime.health import Health, Movement, Pulse
+from runtime.health import Health, Movement, Past, Pulse
 
 LIMIT = timedelta(seconds=60)
 
@@ -75,3 +75,30 @@ def test_what_is_no_longer_ours_is_forgotten() -> None:
     clock.now = 1000
 
     assert movement.check() is None
+
+
+def test_what_is_past_is_shown_for_a_while_and_each_thing_for_its_own() -> None:
+    clock = Clock()
+    past = Past(LIMIT, clock)
+    assert past.check() is None
+    past.happened("one")
+    clock.now = 30
+    past.happened("two")
+
+    clock.now = 60
+    assert past.check() == "one; two"
+    clock.now = 61
+    assert past.check() == "two"
+    clock.now = 91
+    assert past.check() is None
+
+
+def test_what_happens_again_is_shown_anew() -> None:
+    clock = Clock()
+    past = Past(LIMIT, clock)
+    past.happened("one")
+    clock.now = 50
+    past.happened("one")
+
+    clock.now = 110
+    assert past.check() == "one"

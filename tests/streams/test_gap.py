@@ -50,6 +50,16 @@ def test_every_subject_of_the_partition_is_told_once_in_the_same_group() -> None
     assert len(sent_to(group.sends, topics.INBOX)) == 0
 
 
+def test_subjects_of_every_cluster_are_told_whatever_the_gap_calls_its_own() -> None:
+    bench = Bench(Listening())
+    bench.apply(ask(0, "run/a"))
+    unnamed = message(9, event(GAP, "partition/0", cluster="unnamed"))
+
+    bench.apply(unnamed)
+
+    assert bench.toy("run/a").count == 101
+
+
 def test_the_same_gap_tells_in_the_same_words_again() -> None:
     core = Listening()
     bench = Bench(core)

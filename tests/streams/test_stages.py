@@ -75,6 +75,15 @@ def test_a_position_below_the_log_is_an_alarm_a_message_and_no_end() -> None:
     assert gap.data == PartitionGap(first_lost=2, first_kept=6)
     labels = {"topic": "inbox.v1", "partition": "3"}
     assert hall.metrics.registry.get_sample_value("relight_test_position_gaps_total", labels) == 1
+    assert hall.stage.gaps() == "messages 2 to 5 of inbox.v1/3 were deleted unread"
+
+
+def test_a_position_that_the_log_still_holds_is_no_gap() -> None:
+    hall = Hall(position(6), FakeBounds(6, 9))
+
+    assert opened(hall).position == 6
+    assert hall.sender.sent == []
+    assert hall.stage.gaps() is None
 
 
 @pytest.mark.parametrize(

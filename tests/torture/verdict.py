@@ -102,6 +102,13 @@ class Referee:
 
     def cut(self) -> Standing:
         """Read the state log, and fold the oracle up to the positions that stand in it."""
+        standing = self.standing()
+        for number, position in standing.positions.items():
+            self.oracle.fold(self._pipeline, number, position)
+        return standing
+
+    def standing(self) -> Standing:
+        """Read the state log."""
         standing = Standing()
         for message in self._pipeline.read_all(topics.STATE):
             number = message.partition() or 0
@@ -115,8 +122,6 @@ class Referee:
                     standing.raw[key] = value
                 else:
                     standing.raw.pop(key, None)
-        for number, position in standing.positions.items():
-            self.oracle.fold(self._pipeline, number, position)
         return standing
 
     def differences(
