@@ -1,4 +1,7 @@
-"""Source: what other parts of the agent's process have to tell; they wait until it is on disk."""
+"""Source: what other parts of the agent's process have to tell; they wait until it is on disk.
+
+Ids of the last ones are kept in the same record, so that who was killed before it knew may tell it again, and it is told once.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ from typing import Final
 from producers.observation import Batch, Observation, SignalClass, State
 
 NAME: Final = "told"
+REMEMBERED: Final = 64
 
 
 class Told:
@@ -19,6 +23,7 @@ class Told:
     def __init__(self) -> None:
         self._queue: asyncio.Queue[tuple[Observation, asyncio.Future[None]]] = asyncio.Queue()
         self._given: list[asyncio.Future[None]] = []
+        self._ids: list[str] = []
 
     async def tell(self, observation: Observation) -> None:
         """Returns once it is on disk. Who is cancelled meanwhile does not know, and tells it again under the same id."""
@@ -27,8 +32,8 @@ class Told:
         await kept
 
     def restore(self, state: State | None) -> None:
-        """It has no state: who tells, remembers. What was given and not kept is given again."""
-        del state
+        """Go on behind this state. Who waits for what was given and not kept is told so."""
+        self._ids = list((state or {}).get("ids", ()))
         given, self._given = self._given, []
         for kept in given:
             if not kept.done():
@@ -44,6 +49,11 @@ class Told:
             if not kept.done():
                 kept.set_result(None)
         self._given = []
-        observation, kept = await self._queue.get()
+        while True:
+            observation, kept = await self._queue.get()
+            if observation.id not in self._ids:
+                break
+            kept.set_result(None)
         self._given = [kept]
-        return Batch(SignalClass.EXIT, (observation,))
+        self._ids = [*self._ids, observation.id][-REMEMBERED:]
+        return Batch(SignalClass.EXIT, (observation,), {"ids": self._ids})

@@ -85,7 +85,10 @@ class Translation:
         at, stamped = _time(report, peer.pod, now)
         return tuple(
             Observation(
-                signal, self._identity.derive("supervisor", peer.key, seq, place), at, stamped=stamped
+                self._seen_here(signal),
+                self._identity.derive("supervisor", peer.key, seq, place),
+                at,
+                stamped=stamped,
             )
             for place, signal in enumerate(self._signals(peer, report))
         )
@@ -105,7 +108,7 @@ class Translation:
             signal = _answer(peer, said, ProcessStateName.REFUSED, said.reason)
         place = said.step if isinstance(said, Step) else said.reason
         identity = self._identity.derive("supervisor", peer.key, said.type, str(said.at), str(place))
-        return Observation(signal, identity, at, stamped=stamped)
+        return Observation(self._seen_here(signal), identity, at, stamped=stamped)
 
     def of_loss(self, peer: Peer, lost: int, before: int, now: datetime) -> Observation:
         """The supervisor had to drop reports: what is missing is said, not hidden."""
@@ -116,6 +119,9 @@ class Translation:
             reason=f"the supervisor of pod {peer.pod.namespace}/{peer.pod.name} had no room for its reports",
         )
         return Observation(signal, self._identity.derive("supervisor-lost", peer.key, lost), now)
+
+    def _seen_here(self, signal: Signal) -> Signal:
+        return signal.model_copy(update={"node": self._identity.node})
 
     def _signals(self, peer: Peer, report: Report) -> Iterator[Signal]:
         placement, attempt = peer.placement, report.attempt

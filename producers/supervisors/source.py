@@ -26,6 +26,8 @@ SPOOLS_OF_A_POD: Final = 16
 """Numberings remembered a pod: one a container, and some for lost volumes."""
 REMEMBERED: Final = 128
 """Pods remembered after they went: their supervisors may still repeat themselves for a moment."""
+LOSS_EVERY: Final = timedelta(minutes=1)
+"""Between two losses told of one pod: by a pod's word alone, people look at the node."""
 LOOK_FOR_ROOM: Final = 1.0
 _log = logs.get(__name__)
 
@@ -83,6 +85,7 @@ class SupervisorReports:
         self._loose: dict[tuple[str, type[Loose]], tuple[Peer, Loose]] = {}
         self._loose_told: dict[str, datetime] = {}
         self._losses: list[Observation] = []
+        self._loss_told: dict[str, datetime] = {}
         self._news = asyncio.Event()
         self._given: dict[Line, int] = {}
         self._lines: set[Line] = set()
@@ -95,10 +98,15 @@ class SupervisorReports:
         """A line is up; its supervisor says how many reports it ever lost."""
         self._lines.add(line)
         memory = self._of(peer)
-        if lost > memory.lost and len(self._losses) < MOST_WAITING:
-            self._losses.append(self._translation.of_loss(peer, lost, memory.lost, self._now()))
-            memory.lost = lost
-            self._news.set()
+        now = self._now()
+        told = self._loss_told.get(peer.pod.uid)
+        if lost <= memory.lost or (told is not None and abs(now - told) < LOSS_EVERY):
+            return  # said with the next line
+        self._losses.append(self._translation.of_loss(peer, lost, memory.lost, now))
+        memory.lost = lost
+        recent = {uid: at for uid, at in self._loss_told.items() if abs(now - at) < LOSS_EVERY}
+        self._loss_told = {**recent, peer.pod.uid: now}
+        self._news.set()
 
     def closed(self, line: Line) -> None:
         """A line is down."""

@@ -8,6 +8,7 @@ import shutil
 import sys
 import tempfile
 import time
+import urllib.request
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -25,6 +26,7 @@ from sandbox import tied_process
 from sandbox.control_plane import ControlPlane
 from sandbox.kafka_server import KafkaBroker
 from sandbox.kubelet import Kubelet
+from sandbox.ports import free_ports
 from schemas import cluster as words
 from schemas.cluster import Desired, ProcessOrder, RepairAnswer, RepairOrder
 from schemas.envelope import Event, decode
@@ -42,6 +44,7 @@ from tests.real.kubernetes import NewKubelet
 PATIENCE = 40.0
 CHIPS = "huawei.com/Ascend910"
 CODE = "xid:48"
+TOOL = Path(__file__).resolve().parents[1] / "actuators" / "node_agent" / "simulated_chip.py"
 
 
 class World:
@@ -72,7 +75,7 @@ class World:
         self.chip.write_text(json.dumps({"ring-0": {"codes": [CODE], "on_reset": "heal", "resets": 0}}))
         units = short / "units.json"
         units.write_text(json.dumps({"ring-0": {"chips": ["chip-0"], "devices": [str(self.chip)]}}))
-        tool = [sys.executable, "-m", "sandbox.simulated_chip", str(self.chip)]
+        tool = [sys.executable, str(TOOL), str(self.chip)]
         self.env = {
             **os.environ,
             "PYTHONPATH": str(Path(__file__).resolve().parents[2]),
@@ -274,6 +277,27 @@ def test_an_agent_killed_at_any_moment_loses_no_report_and_tells_none_twice(worl
     assert exits == list(range(1, rounds + 1))
     begun = [event.data for event in events if isinstance(event.data, Milestone)]
     assert len(begun) == rounds + 1
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_it_says_how_it_is_and_ends_in_good_order(world: World) -> None:
+    (port,) = free_ports(1)
+    world.env["RELIGHT_OBSERVE__PORT"] = str(port)
+    world.pod("rank-5")
+
+    def page(path: str) -> str:
+        with contextlib.suppress(OSError), urllib.request.urlopen(f"http://127.0.0.1:{port}{path}") as answer:
+            return str(answer.read().decode())
+        return ""
+
+    with world.agent() as agent:
+        world.comes(lambda: "relight_agent_supervisor_lines 1.0" in page("/metrics"), "a line is up")
+        assert "relight_agent_pods 1.0" in page("/metrics")
+        assert page("/healthz") == "ok\n"
+        agent.terminate()
+        assert agent.wait(15) == 0
+    assert not (world.short / "agent" / "s").exists()
 
 
 @pytest.mark.slow

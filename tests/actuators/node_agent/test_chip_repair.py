@@ -25,6 +25,7 @@ from schemas.signals import NodeRef, RepairResult, Signal
 
 NODE = NodeRef(uid="node-uid", name="node-1")
 CODE = "ascend:80E01801"
+TOOL = Path(__file__).with_name("simulated_chip.py")
 
 
 @pytest.fixture(autouse=True)
@@ -119,7 +120,7 @@ class Scene:
         self.set_chip()
         units = folder / "units.json"
         units.write_text(json.dumps({"chip-0": {"chips": ["c-0"], "devices": [str(self.chip)]}}))
-        tool = (sys.executable, "-m", "sandbox.simulated_chip", str(self.chip))
+        tool = (sys.executable, str(TOOL), str(self.chip))
         given: dict[str, Any] = {
             "command": (*tool, "reset", "{unit}"),
             "check": (*tool, "codes", "{unit}"),

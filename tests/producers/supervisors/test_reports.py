@@ -52,6 +52,7 @@ def test_an_exit_is_stamped_by_the_api_and_known_by_pod_and_launch() -> None:
         True,
         None,
     )
+    assert found.node == IDENTITY.node
     placed = found.placement
     assert (placed.run, placed.pod_uid, placed.namespace, placed.rank, placed.epoch, placed.container) == (
         "run-1", "pod-1", "team-a", 3, 2, "trainer",

@@ -246,6 +246,21 @@ def test_reports_a_supervisor_had_to_drop_are_told_once() -> None:
     run(scene())
 
 
+def test_losses_of_a_pod_are_told_once_a_minute_whatever_it_calls_its_spool() -> None:
+    async def scene() -> None:
+        clock = Clock()
+        source, line = source_of(clock), Heard()
+        for number in range(50):
+            source.opened(line, peer("hostile", f"s{number}"), 1)
+        source.opened(line, peer("honest"), 2)
+        assert len((await source.next()).observations) == 2
+        clock.now += timedelta(minutes=1)
+        source.opened(line, peer("hostile", "s7"), 1)
+        assert len((await source.next()).observations) == 1
+
+    run(scene())
+
+
 def test_steps_are_a_level_the_newest_of_a_pod_once_a_second() -> None:
     async def scene() -> None:
         clock = Clock()

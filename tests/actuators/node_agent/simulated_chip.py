@@ -1,4 +1,4 @@
-"""Chips that are files: `python -m sandbox.simulated_chip STATE codes UNIT` and `... STATE reset UNIT`, for tests and drills of repair.
+"""Chips that are files: `python simulated_chip.py STATE codes UNIT` and `... STATE reset UNIT`, as an operator's commands would be run.
 
 STATE is JSON: `{"UNIT": {"codes": ["ascend:80E01801"], "on_reset": "heal", "resets": 0}}`. What a reset does is in `on_reset`: `heal` clears
 the codes, `leave` does not, `refuse` ends with 1, `slow` takes `seconds` and heals. Resets that began are counted, at the target.
