@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from confluent_kafka import Consumer, Message, TopicPartition
 
@@ -16,7 +17,6 @@ from runtime.kafka import KafkaClients
 from runtime.settings import read_settings
 from runtime.topics import TopicAdministration
 from sandbox import tied_process
-from sandbox.kafka_server import KafkaBroker
 from schemas import topics
 from streams.settings import StreamSettings
 
@@ -39,6 +39,15 @@ SHORT = {
     "RELIGHT_RECOVERY__POSITION_INTERVAL": "500ms",
     "RELIGHT_RECOVERY__TRANSACTION_TIMEOUT": "5s",
 }
+
+
+class Broker(Protocol):
+    """Whatever clients can connect to."""
+
+    @property
+    def bootstrap(self) -> str:
+        """Its address."""
+        ...
 
 
 class Process:
@@ -75,7 +84,7 @@ class Pipeline:
 
     def __init__(
         self,
-        broker: KafkaBroker,
+        broker: Broker,
         prefix: str,
         folder: Path,
         *,
@@ -98,6 +107,9 @@ class Pipeline:
         self.clients = KafkaClients(self.settings.kafka, "torture")
         self.processes: list[Process] = []
         self._askers: dict[str | None, Consumer] = {}
+        self._make_topics()
+
+    def _make_topics(self) -> None:
         extra = {topic.name: ORDINARY_CONFIG for topic in topics.TOPICS} | {topics.STATE.name: STATE_CONFIG}
         TopicAdministration(self.settings, self.clients).create(extra=extra)
 

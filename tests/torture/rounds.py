@@ -17,6 +17,7 @@ from confluent_kafka import TopicPartition
 
 from recovery.cells import WindowCell
 from relight.rulebook_release import Releases
+from sandbox.kafka_server import KafkaBroker
 from schemas import topics
 from schemas.envelope import Event, decode
 from schemas.records import Decision
@@ -251,6 +252,7 @@ def broker_away(torture: Torture) -> None:
     """The broker is gone for a while."""
     torture.wait_until_busy()
     broker = torture.pipeline.broker
+    assert isinstance(broker, KafkaBroker)
     torture.dice.choice([broker.stop, broker.kill])()
     time.sleep(torture.patience.broker_away)
     broker.start()
