@@ -165,8 +165,11 @@ class Torture:
         assert not wrong, f"{len(wrong)} places miscounted, such as {next(iter(wrong.items()))}"
 
     def _trickle(self, going_on: threading.Event) -> None:
-        while going_on.is_set():
+        """At most a second backlog: a slow machine must not be given ever more."""
+        left = BACKLOG
+        while going_on.is_set() and left > 0:
             self.send_events(TRICKLE // 20)
+            left -= TRICKLE // 20
             time.sleep(1 / 20)
 
     def _applied(self) -> int:
