@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from actuators.jobs import fail_job, release_job, resume_job, suspend_job
-from actuators.nodes import heal_chips, isolate_node, release_node
+from actuators.nodes import find_spare, heal_chips, isolate_node, release_node
 from actuators.pods import start_processes, stop_processes
 from actuators.step import Step
 from schemas.commands import StepName
@@ -17,6 +17,7 @@ STEPS: Final[dict[StepName, Step]] = {
     StepName.STOP_PROCESSES: stop_processes.STEP,
     StepName.HEAL_CHIPS: heal_chips.STEP,
     StepName.START_PROCESSES: start_processes.STEP,
+    StepName.FIND_SPARE: find_spare.STEP,
     StepName.ISOLATE_NODE: isolate_node.STEP,
     StepName.RELEASE_NODE: release_node.STEP,
     StepName.SUSPEND_JOB: suspend_job.STEP,
