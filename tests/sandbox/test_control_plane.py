@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -17,7 +18,7 @@ from runtime import paths
 from runtime.errors import ApiAway, ApiForbidden
 from runtime.kubernetes import Cluster, Object
 from runtime.settings import KubernetesSettings
-from sandbox import control_plane, control_plane_build
+from sandbox import control_plane, control_plane_build, ports
 from sandbox.control_plane import ControlPlane, Options
 from sandbox.errors import NotRunning, PartMissing, StartFailed
 from tests.real import parts
@@ -178,6 +179,23 @@ def test_a_runner_that_is_killed_leaves_no_process(tmp_path: Path) -> None:
 
     _, alive = psutil.wait_procs(started, timeout=SECONDS)
     assert alive == []
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("new_cluster")
+def test_a_port_that_somebody_took_meanwhile_is_not_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = ports.free_ports
+    with socket.create_server((ports.LOOPBACK, 0)) as somebody:
+        taken = somebody.getsockname()[1]
+        chosen = iter([[taken, *real(4)], real(5)])
+        monkeypatch.setattr(ports, "free_ports", lambda _: next(chosen))
+        plane = ControlPlane(tmp_path / "cluster", API_ONLY)
+        try:
+            assert client_of(plane.start()).get(paths.namespaces("default"))
+        finally:
+            plane.kill()
 
 
 @pytest.mark.usefixtures("new_cluster")

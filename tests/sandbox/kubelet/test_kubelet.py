@@ -49,6 +49,34 @@ def test_an_indexed_job_is_scheduled_run_and_succeeds(
     assert {line.split()[5] for line in said} == {"0,1,2,3,4,5,6,7"}
 
 
+@pytest.mark.slow
+def test_an_evicted_pod_is_a_disruption_to_its_job_and_no_failure(pods: Pods) -> None:
+    """What the Job controller makes of it hangs on the conditions that the kubelet leaves alone, and on the last phase it reports."""
+    template = {
+        "restartPolicy": "Never",
+        "nodeSelector": {"kubernetes.io/hostname": pods.node.name},
+        "terminationGracePeriodSeconds": 1,
+        "containers": [container(FOREVER)],
+    }
+    rule = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
+    spec = {"backoffLimit": 0, "podFailurePolicy": {"rules": [rule]}, "template": {"spec": template}}
+    pods.api.create(paths.jobs(pods.namespace), {"metadata": {"name": "training"}, "spec": spec})
+    first = until(lambda: [name for _, name in pods.node.pods()], lambda names: len(names) == 1)[0]
+    pods.in_phase(first, "Running")
+
+    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": first}}
+    pods.api.create(paths.eviction(pods.namespace, first), eviction)
+
+    until(lambda: pods.is_gone(first))
+    second = until(
+        lambda: [name for _, name in pods.node.pods() if name != first], lambda names: len(names) == 1
+    )[0]
+    pods.in_phase(second, "Running")
+    status = pods.api.get(paths.jobs(pods.namespace, "training"))["status"]
+    assert status.get("failed", 0) == 0
+    assert [each["type"] for each in status.get("conditions", [])] == []
+
+
 @pytest.mark.parametrize(
     ("command", "code", "reason"),
     [
