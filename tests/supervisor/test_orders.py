@@ -39,6 +39,23 @@ def test_stopped_whole_then_started_again_with_honest_counters(container: Contai
     assert ended(process)[:2] == (0, "1 1 0\n1 2 1\n")
 
 
+def test_stopped_is_not_said_while_a_process_that_outlives_the_command_lives(
+    container: Container, agent: Agent
+) -> None:
+    process = container.start(
+        'setsid sh -c \'trap "sleep 0.8; exit 0" TERM; touch "$HERE/up"; while :; do sleep 0.05; done\' & exec sleep 60'
+    )
+    agent.accept()
+    container.wait_for("up")
+    begun = time.monotonic()
+    agent.order("stop", grace=10)
+    agent.until("exit", signal=15)
+    agent.until("state", state="stopped")
+
+    assert time.monotonic() - begun >= 0.8
+    assert below(process) == []
+
+
 def test_a_command_that_ignores_term_is_killed_after_its_grace_and_not_before(
     container: Container, agent: Agent
 ) -> None:

@@ -60,22 +60,6 @@ def test_what_is_not_acknowledged_comes_again_after_the_agent_restarts_and_what_
     assert (news["type"], news["seq"]) == ("state", again["seq"] + 1), "nothing old came"
 
 
-def test_an_acknowledgement_of_what_was_never_said_forgets_nothing(
-    container: Container, agent: Agent
-) -> None:
-    container.start('touch "$HERE/up"; sleep 60')
-    agent.accept()
-    agent.until("started")
-    agent.say("ack", seq=10**9)
-    eventually(lambda: not spooled(container), "what was said is forgotten")
-    agent.order("stop")
-    stopped = agent.until("state", state="stopped")
-    agent.hang_up()
-    agent.accept()
-
-    assert agent.until("state", state="stopped")["seq"] == stopped["seq"]
-
-
 def test_a_restarted_container_goes_on_counting_and_waits_for_the_agents_word(
     container: Container, agent: Agent
 ) -> None:
