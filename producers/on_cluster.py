@@ -195,6 +195,7 @@ class OnCluster:
         """Its checks."""
         health.add("api", self._api_answers)
         health.add("supervisors", lambda: self._no_socket or None)
+        health.add("reports", self._reports_wait)
         if self._hands is not None:
             health.add("repair", self._hands.trouble)
 
@@ -202,6 +203,9 @@ class OnCluster:
         since = self.pods.informer.failing_since or self.node.informer.failing_since
         silent = 0.0 if since is None else time.monotonic() - since
         return f"the Kubernetes API is away for {silent:.0f} s" if silent > API_SILENT else None
+
+    def _reports_wait(self) -> str | None:
+        return None if self._room() else "reports of pods wait: their share of the spool is full"
 
     def collect(self) -> Iterator[Metric]:
         """Its metrics."""

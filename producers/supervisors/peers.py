@@ -11,6 +11,7 @@ connection was made belongs to a younger process. Whoever ended meanwhile, or is
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -160,7 +161,7 @@ def _handle(peer: socket.socket) -> int | None:
     try:
         return peer.getsockopt(socket.SOL_SOCKET, SO_PEERPIDFD)
     except OSError as error:
-        if error.errno in (None, 92):  # ENOPROTOOPT: a kernel before 6.5
+        if error.errno == errno.ENOPROTOOPT:  # a kernel before 6.5
             return None
         raise
 

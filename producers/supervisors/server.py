@@ -306,7 +306,7 @@ class SupervisorServer:
 
 
 def _listen(path: Path, mode: int) -> socket.socket:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     with suppress(FileNotFoundError):
         if stat.S_ISSOCK(path.lstat().st_mode):
             path.unlink()  # an agent's before us; two live ones are kept apart by the spool's lock
