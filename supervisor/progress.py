@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import socket
-import tempfile
 from typing import Any, Dict, Tuple
 
 LONGEST = 4096  # bytes of one datagram
@@ -29,14 +28,26 @@ class ProgressSocket:
     def __init__(self) -> None:
         self.path = ""
         self.socket: socket.socket | None = None
+        # Root file systems may be read-only, and a socket's path is at most 107 bytes: the first that serves.
+        for base in (os.environ.get("TMPDIR"), "/tmp", "/dev/shm", os.environ.get("RELIGHT_VOLUME")):  # noqa: S108
+            if base and self._made(os.path.join(base, "relight-" + os.urandom(8).hex())):
+                break
+
+    def _made(self, folder: str) -> bool:
+        new = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        new.setblocking(False)  # noqa: FBT003 - the standard library's name
         try:
-            path = os.path.join(tempfile.mkdtemp(prefix="relight-"), "progress")
-            new = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-            new.setblocking(False)  # noqa: FBT003 - the standard library's name
-            new.bind(path)
+            os.mkdir(folder, 0o700)
+            try:
+                new.bind(os.path.join(folder, "progress"))
+            except OSError:
+                os.rmdir(folder)
+                raise
         except OSError:
-            return
-        self.path, self.socket = path, new
+            new.close()
+            return False
+        self.path, self.socket = os.path.join(folder, "progress"), new
+        return True
 
     def receive(self) -> list[Told]:
         """What came, a bounded number at once; what is no line of the protocol is passed over."""
