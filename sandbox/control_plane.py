@@ -59,7 +59,7 @@ class Options:
         scheduler: whether there is one. Without it pods wait until a test binds them.
         node_lifecycle: None leaves nodes as they are, whatever their heartbeats do.
         unreachable_toleration: how long pods stay on a node that is NotReady or unreachable; Kubernetes' own is 5 min.
-        arguments: more arguments by program (`kube-apiserver` and so on), after ours: the last one counts.
+        arguments: more arguments by program (`kube-apiserver` and so on), after ours; lists such as admission plugins add up.
         patience: how long each program may take to come up, and to stop.
     """
 

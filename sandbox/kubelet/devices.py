@@ -8,7 +8,7 @@ import threading
 from collections.abc import Mapping
 from typing import Final
 
-from sandbox.errors import SandboxError
+from sandbox.errors import NotEnoughDevices
 
 VISIBLE: Final[Mapping[str, str]] = {
     "nvidia.com/gpu": "NVIDIA_VISIBLE_DEVICES",
@@ -18,10 +18,6 @@ VISIBLE: Final[Mapping[str, str]] = {
 
 GRANTED: Final = "RELIGHT_SANDBOX_DEVICES"
 """All devices of a container, whatever the vendor: ``huawei.com/Ascend910=0,1;nvidia.com/gpu=3``."""
-
-
-class NotEnoughDevices(SandboxError):  # noqa: N818 - as in `sandbox.errors`
-    """The node has fewer healthy, free devices than a pod asks for, though the scheduler thought otherwise."""
 
 
 class Devices:

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Final, Protocol
 
 from runtime.kubernetes import Object
-from sandbox.kubelet.fields import Unsupported, field_value, resource_value
+from sandbox.errors import Unsupported
+from sandbox.kubelet.fields import field_value, resource_value
 
 REFERENCE: Final = re.compile(r"\$\$|\$\(([-._a-zA-Z][-._a-zA-Z0-9]*)\)")
 

@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Final
 
 from runtime.kubernetes import Object
-from sandbox.errors import SandboxError
+from sandbox.errors import Unsupported
 
 SUBSCRIPT: Final = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
 QUANTITY: Final = re.compile(r"([0-9.]+)(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|)")
@@ -16,10 +16,6 @@ SUFFIXES: Final[Mapping[str, Decimal]] = {
     **{letter: Decimal(1000) ** power for power, letter in enumerate("kMGTPE", 1)},
     **{f"{letter}i": Decimal(1024) ** power for power, letter in enumerate("KMGTPE", 1)},
 }  # fmt: skip
-
-
-class Unsupported(SandboxError):  # noqa: N818 - as in `sandbox.errors`
-    """A manifest asks for something that this kubelet does not do; the message names it."""
 
 
 def field_value(pod: Object, path: str, addresses: Mapping[str, str]) -> str:

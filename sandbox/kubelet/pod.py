@@ -14,10 +14,9 @@ from typing import Final
 from runtime import logs, paths
 from runtime.errors import ApiConflict, ApiError, ApiInvalid, ApiNotFound
 from runtime.kubernetes import Object, PatchKind
+from sandbox.errors import NotEnoughDevices, Unsupported
 from sandbox.kubelet import environment, identity
 from sandbox.kubelet.container import Container, RestartPolicy
-from sandbox.kubelet.devices import NotEnoughDevices
-from sandbox.kubelet.fields import Unsupported
 from sandbox.kubelet.host import Host
 from sandbox.kubelet.pod_status import Outline, PodStatus
 from sandbox.kubelet.process import Command, ContainerProcess

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Final
 
 from runtime.kubernetes import Object
+from sandbox.errors import Unsupported
 from sandbox.kubelet.environment import Lookup
-from sandbox.kubelet.fields import Unsupported, field_value, resource_value
+from sandbox.kubelet.fields import field_value, resource_value
 from sandbox.kubelet.process import Mount
 
 Files = dict[str, bytes]

@@ -2,8 +2,9 @@
 
 import pytest
 
+from sandbox.errors import NotEnoughDevices
 from sandbox.kubelet.container import Backoff
-from sandbox.kubelet.devices import Devices, NotEnoughDevices
+from sandbox.kubelet.devices import Devices
 
 CHIPS = "huawei.com/Ascend910"
 

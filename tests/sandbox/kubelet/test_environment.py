@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from runtime.kubernetes import Object
+from sandbox.errors import Unsupported
 from sandbox.kubelet.environment import argv, data_of, expanded, variables
-from sandbox.kubelet.fields import Unsupported, field_value, quantity, resource_value
+from sandbox.kubelet.fields import field_value, quantity, resource_value
 
 ADDRESSES = {"status.podIP": "127.70.3.2", "status.hostIP": "127.70.3.1"}
 

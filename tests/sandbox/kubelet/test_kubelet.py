@@ -1,5 +1,7 @@
 """Pods on the real control plane, run by our kubelet: bound, run, reported, ended as Kubernetes has it."""
 
+import socket
+import struct
 import sys
 import time
 from pathlib import Path
@@ -280,6 +282,34 @@ def test_every_process_of_a_pod_is_known_as_its_own(pods: Pods) -> None:
 
     assert [(each.uid, each.name, each.container) for each in found if each] == [(uid, "known", "main")] * 3
     assert pods.node.pod_of(psutil.Process().pid) is None
+
+
+def test_who_speaks_on_a_socket_of_the_node_is_known_by_what_the_kernel_says(
+    pods: Pods, tmp_path: Path
+) -> None:
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "agent"))
+        server.listen()
+        server.settimeout(SECONDS)
+        script = (
+            "import socket, time\n"
+            "line = socket.socket(socket.AF_UNIX)\n"
+            "line.connect('/var/run/relight/agent')\n"
+            "line.sendall(b'hello')\n"
+            "time.sleep(600)\n"
+        )
+        main = container(
+            [sys.executable, "-c", script], volumeMounts=[{"name": "node", "mountPath": "/var/run/relight"}]
+        )
+        pods.run("speaks", main, volumes=[{"name": "node", "hostPath": {"path": str(tmp_path)}}])
+
+        line, _ = server.accept()
+        with line:
+            pid, _, _ = struct.unpack("3i", line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+            speaker = pods.node.pod_of(pid)
+
+    assert speaker is not None
+    assert (speaker.uid, speaker.name) == (pods.get("speaks")["metadata"]["uid"], "speaks")
 
 
 def test_a_pod_says_where_it_can_be_reached_and_no_two_share_an_address(pods: Pods) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from runtime.kubernetes import Object
-from sandbox.kubelet.fields import Unsupported
+from sandbox.errors import Unsupported
 from sandbox.kubelet.volumes import Volumes
 
 
