@@ -62,6 +62,9 @@ def _act(command: Command, world: World) -> Reply:
         raise Blocked("guard:dry_run", f"{command.action} {command.step} was not carried out: dry run")
     if step.harms and world.settings.paused and command.action != "cancel":
         raise Blocked("guard:paused", "the operator paused everything that stops, isolates or ends")
+    if step.harms and world.now() > command.not_after and command.action != "cancel":
+        # The core took its silence for an answer long ago; that the epoch still stands says nothing of the cause (finding R23).
+        raise Refused("too_late", f"not after {command.not_after.isoformat()}")
     return step.act(command)(command, world)
 
 

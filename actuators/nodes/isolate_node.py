@@ -33,13 +33,11 @@ def find(command: Command, given: NodeArguments, world: World) -> Object:
 
 
 def act(command: Command, world: World) -> Reply:
-    """Begin and look are the same; past `not_after` nothing is isolated any more: the mailbox asks again if it still holds."""
+    """Begin and look are the same."""
     given = arguments_of(NodeArguments, command)
     node = find(command, given, world)
     if not given.holds:
         raise Refused("no_holds", "a node is isolated for a cause")
-    if world.now() > command.not_after:
-        raise Refused("too_late", f"not after {command.not_after.isoformat()}")
     holds = [hold_of(hold) for hold in given.holds]
     if not is_isolated(node):
         need_guards_to_admit(node, world)

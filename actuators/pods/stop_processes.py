@@ -14,7 +14,7 @@ from actuators.jobs.run_objects import RunArguments, find_run
 from actuators.pods.desired_state import tell
 from actuators.pods.issue_pods import issue_pods, need_all_supervised
 from actuators.pods.telling import reply_of
-from actuators.reply import Reply, pending
+from actuators.reply import Refused, Reply, pending
 from actuators.step import Step, arguments_of
 from actuators.world import Words, World
 from runtime.kubernetes import Object
@@ -33,6 +33,10 @@ class StopArguments(RunArguments):
 def act(command: Command, world: World) -> Reply:
     """Begin and look are the same: tell whoever has not been told."""
     given = arguments_of(StopArguments, command)
+    if (
+        given.until <= world.now()
+    ):  # supervisors would refuse it, and a pod made since would be told for nothing
+        raise Refused("too_late", f"the order ended by itself at {given.until.isoformat()}")
     run = find_run(command, given, world)
     pods = issue_pods(run, world)
     need_all_supervised(run, pods)

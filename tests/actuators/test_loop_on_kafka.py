@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+import urllib.request
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,11 +27,12 @@ from runtime.topics import TopicAdministration
 from sandbox import tied_process
 from sandbox.control_plane import ControlPlane
 from sandbox.kafka_server import KafkaBroker
-from schemas.cluster import DESIRED
+from schemas.cluster import DESIRED, Desired
 from schemas.commands import Command, Outcome, OutcomeResult, StepName
 from schemas.envelope import Event, decode, encode, make_event
 from schemas.ids import mailbox_key
 from tests.actuators.real_job import make_job, pods_of, wait_until
+from tests.real.kafka import NewKafka
 
 PARTITIONS = 3
 PATIENCE = 45.0
@@ -266,3 +269,59 @@ def test_a_silent_api_is_told_as_unreachable_within_ten_seconds(
 
     assert data_of(events[0]).result is OutcomeResult.UNREACHABLE
     assert not are_told(api, job)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_two_share_the_work_and_one_that_is_killed_loses_nothing(
+    line: Line, api: Cluster, namespace: str
+) -> None:
+    jobs = [make_job(api, namespace, 1, name=f"train-{number}") for number in range(12)]
+    with line.process() as first, line.process():
+        for attempt in range(1, 6):
+            for job in jobs:
+                line.send(stop(job, attempt=attempt, command=f"command-{attempt}"))
+            if attempt == 3:
+                first.kill()
+        ends = time.monotonic() + PATIENCE
+        while len({event.origin for event in line.outcomes()}) < 60:
+            assert time.monotonic() < ends, line.log
+            time.sleep(0.2)
+
+    accepted: dict[str, list[int]] = {}
+    seen: set[str | None] = set()
+    for event in line.outcomes():
+        if event.origin not in seen:  # as a mailbox does
+            seen.add(event.origin)
+            accepted.setdefault(event.subject, []).append(data_of(event).attempt)
+    assert set(map(tuple, accepted.values())) == {(1, 2, 3, 4, 5)}
+    assert len(accepted) == 12
+    for job in jobs:
+        (pod,) = pods_of(api, job)
+        assert Desired.from_text(pod["metadata"]["annotations"][DESIRED]).attempt == 5
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+def test_it_ends_on_sigterm_without_a_broker_and_answers_scrapes_meanwhile(
+    tmp_path: Path, new_kafka: NewKafka, cluster: ControlPlane, api: Cluster, namespace: str
+) -> None:
+    broker = new_kafka()
+    line = Line(tmp_path, broker, cluster)
+    line.more = {"RELIGHT_OBSERVE__PORT": "0", "RELIGHT_CONSUMER__STOP_GRACE": "5s"}
+    job = make_job(api, namespace, 1)
+    line.send(stop(job))
+    with line.process() as process:
+        line.await_outcomes(1)
+        port = re.search(r'"port": (\d+), "event": "metrics', line.log)
+        assert port, line.log
+        with urllib.request.urlopen(f"http://127.0.0.1:{port[1]}/metrics") as answer:
+            assert (
+                b'relight_actuators_outcomes_total{result="done",step="stop_processes"} 1.0' in answer.read()
+            )
+        with urllib.request.urlopen(f"http://127.0.0.1:{port[1]}/healthz") as answer:
+            assert answer.read() == b"ok\n"
+        broker.stop()
+        time.sleep(1)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(25) == 0, line.log

@@ -199,11 +199,33 @@ def test_a_rebuilt_object_is_known_by_the_run_it_carries() -> None:
     assert scene.perform(stop()).cause == "other_object"
 
 
-def test_past_not_after_a_command_acts_if_the_world_still_shows_the_epoch() -> None:
+def test_past_not_after_a_start_acts_if_the_world_still_shows_the_epoch() -> None:
     scene = Scene(now=NOW + timedelta(days=1)).with_pods(2)
 
     assert scene.perform(start()).told == 2
-    assert scene.perform(stop(epoch=0)).cause == "too_late"
+    assert scene.perform(start(epoch=2)).cause == "other_epoch"
+    assert scene.perform(release(epoch=0)).cause == "too_late"
+
+
+def test_past_not_after_nothing_is_stopped_suspended_failed_or_healed_any_more() -> None:
+    scene = Scene(now=NOW + timedelta(days=1)).with_pods(2)
+    later = NOW + timedelta(days=2)
+
+    for order in (
+        stop(until=later),
+        command(StepName.SUSPEND_JOB),
+        command(StepName.FAIL_JOB),
+        command(StepName.HEAL_CHIPS, arguments={"chips": []}),
+    ):
+        assert scene.perform(order).cause == "too_late"
+    assert scene.api.writes == []
+
+
+def test_a_stop_that_ended_by_itself_is_not_told_to_a_pod_that_came_since() -> None:
+    scene = Scene(now=NOW + timedelta(minutes=2)).with_pods(2)
+
+    assert scene.perform(stop(until=NOW + timedelta(minutes=1))).cause == "too_late"
+    assert scene.pod_writes() == 0
 
 
 def test_a_silent_api_is_unreachable_and_never_failed() -> None:
