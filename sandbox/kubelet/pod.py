@@ -7,7 +7,7 @@ SIGKILL, then the last status, then the object itself with grace 0. Nothing happ
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -190,19 +190,22 @@ class PodWorker:
             return self._host.timing.again.total_seconds()
         try:
             return self._drive()
-        except (
-            Unsupported,
-            ApiError,
-        ) as error:  # a variable that refers to something that is not there (yet)
+        except (Unsupported, ApiError) as error:
+            # A variable refers to something that is not there (yet).
             self._trouble = str(error)
             return self._host.timing.again.total_seconds()
 
     def _admit(self) -> bool:
         """Take the devices it asks for, once. They stay its own until nothing of it runs."""
         if not self._admitted:
-            wanted = {each["name"]: self._devices_of(each) for each in self._manifests()}
+            sidecars = {container.name for container in self._sidecars}
+            init = self._pod["spec"].get("initContainers") or []
+            beforehand = [each for each in init if each["name"] not in sidecars]
+            others = [each for each in init if each["name"] in sidecars] + self._pod["spec"]["containers"]
             try:
-                self._host.devices.allocate(self.uid, wanted)
+                self._host.devices.allocate(
+                    self.uid, self._wishes(others), beforehand=self._wishes(beforehand)
+                )
             except NotEnoughDevices as error:
                 self._refused = str(error)
                 return False
@@ -293,15 +296,12 @@ class PodWorker:
             ending="deletionTimestamp" in self._pod["metadata"],
         )
 
-    def _manifests(self) -> list[Object]:
-        return [*(self._pod["spec"].get("initContainers") or []), *self._pod["spec"]["containers"]]
-
-    def _devices_of(self, manifest: Object) -> dict[str, int]:
-        limits = manifest.get("resources", {}).get("limits") or {}
+    def _wishes(self, manifests: Sequence[Object]) -> dict[str, dict[str, int]]:
+        known = self._host.devices.capacity()
+        limits = {each["name"]: each.get("resources", {}).get("limits") or {} for each in manifests}
         return {
-            resource: int(count)
-            for resource, count in limits.items()
-            if resource in self._host.devices.capacity()
+            name: {resource: int(count) for resource, count in wish.items() if resource in known}
+            for name, wish in limits.items()
         }
 
     def _container(self, manifest: Object, *, init: bool = False) -> Container:

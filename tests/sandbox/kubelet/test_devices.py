@@ -32,6 +32,19 @@ def test_a_pod_that_does_not_fit_takes_nothing() -> None:
     assert devices.held("pod-a", "main") == {}
 
 
+def test_what_runs_beforehand_uses_what_the_others_will_have() -> None:
+    devices = Devices({CHIPS: 4})
+
+    devices.allocate("pod-a", {"main": {CHIPS: 2}}, beforehand={"check": {CHIPS: 2}, "burn": {CHIPS: 3}})
+
+    held = {name: devices.held("pod-a", name)[CHIPS] for name in ("main", "check", "burn")}
+    assert held == {"main": [0, 1], "check": [0, 1], "burn": [0, 1, 2]}
+    devices.allocate("pod-b", {"main": {CHIPS: 1}})
+    assert devices.held("pod-b", "main") == {CHIPS: [3]}
+    devices.release("pod-a")
+    devices.allocate("pod-c", {"main": {CHIPS: 3}})
+
+
 def test_a_device_that_turns_sick_stays_with_its_holder_and_goes_to_nobody_afterwards() -> None:
     devices = Devices({CHIPS: 2})
     devices.allocate("pod-a", {"main": {CHIPS: 2}})
