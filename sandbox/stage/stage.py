@@ -33,7 +33,7 @@ from sandbox.stage.records import Records
 from sandbox.stage.simulated_chips import SimulatedChips
 from sandbox.stage.training_job import TrainingJob
 from sandbox.training import build
-from schemas.cluster import JOB_UID_LABEL
+from schemas.cluster import ISOLATED, JOB_UID_LABEL
 
 T = TypeVar("T")
 
@@ -78,7 +78,7 @@ class Options:
         settings_of: variables of one kind of process (`recovery`, `agent`), over all others.
     """
 
-    nodes: int = 3
+    nodes: int = 4
     chips: int = 1
     rulebooks: Sequence[Path] = (QUICK,)
     settings: Mapping[str, str] = field(default_factory=dict)
@@ -159,16 +159,33 @@ class Stage:
                 part.resume()
             else:
                 part.launch()
-        for node in self.nodes.values():
-            node.mend()
         for part in parts:
             part.wait_until_ready()
+        for node in self.nodes.values():
+            node.mend()
+            self.release(node)
         self.wait("all nodes to be Ready", self.all_nodes_ready, READY_SECONDS)
+
+    def release(self, node: StageNode) -> None:
+        """Take relight's taint and cordon off, as a person with kubectl does. Does nothing where there are none."""
+        spec = self.api.get(paths.nodes(node.name))["spec"]
+        taints = spec.get("taints") or []
+        left = [taint for taint in taints if taint["key"] != ISOLATED]
+        if left != taints or spec.get("unschedulable"):
+            change: Object = {"spec": {"unschedulable": None, "taints": left or None}}
+            self.api.patch(paths.nodes(node.name), change, manager="kubectl-taint")
 
     def kill_relight(self) -> None:
         """End all of relight's processes at once, for good: `mend` starts them again."""
         for program in self.programs.values():
             program.kill()
+
+    def restart_relight(self) -> None:
+        """Start all of relight's processes that do not run, and wait until they work."""
+        for program in self.programs.values():
+            program.launch()
+        for program in self.programs.values():
+            program.wait_until_ready()
 
     def all_nodes_ready(self) -> bool:
         """Whether the control plane takes every node for Ready, and schedules on it."""

@@ -49,6 +49,8 @@ class TrainingJob:
         annotations: the two a team writes, or others.
         backoff_limit: failed pods after which Kubernetes fails the Job.
         grace: seconds a pod gets to end.
+        environment: more variables of the container.
+        stable_within: share of the usual step time a stable step may differ; 0: never stable again.
     """
 
     name: str
@@ -65,6 +67,8 @@ class TrainingJob:
     annotations: Mapping[str, str] = field(default_factory=lambda: dict(SWITCHED_ON))
     backoff_limit: int = 0
     grace: int = 10
+    stable_within: float = 1.0
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     def prepare(self) -> None:
         """Make the folders ranks share."""
@@ -111,13 +115,13 @@ class TrainingJob:
     def _small_machine(self) -> dict[str, str]:
         """What the pre-check asks of a data centre's node, this machine need not have; and where its devices are."""
         sizes = {f"RELIGHT_CHECK_{what}_GIB": "0" for what in ("ROOT", "SHM", "CACHE")}
-        return {**sizes, "RELIGHT_DEV": self.devices}
+        return {**sizes, "RELIGHT_DEV": self.devices, **self.environment}
 
     def _arguments(self) -> list[str]:
         told = {
             "steps": self.steps, "job": self.name, "world": self.ranks, "checkpoints": self.checkpoints,
             "rendezvous": self.folder, "faults": self.faults, "starts": self.folder / "starts",
-            "devices": self.devices, "step-seconds": self.step_seconds, "save-every": self.save_every, "stable-within": 1.0,
+            "devices": self.devices, "step-seconds": self.step_seconds, "save-every": self.save_every, "stable-within": self.stable_within,
         }  # fmt: skip
         return [word for name, value in told.items() for word in (f"--{name}", str(value))]
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 from runtime.kubernetes import Object
 from sandbox.stage.stage import Stage
 from sandbox.stage.training_job import TrainingJob
-from schemas.records import Incident, IncidentResult, IncidentState
+from schemas.commands import Command, StepName
+from schemas.records import Decision, Incident, IncidentResult, IncidentState
 
-UNDER_WAY = 60.0
-RECOVERED = 90.0
-FINISHED = 90.0
+# Generous: on an idle machine each comes within seconds, and nothing waits longer than it must.
+UNDER_WAY = 90.0
+REACHED = 60.0
+RECOVERED = 120.0
+FINISHED = 120.0
 
 
 def train(stage: Stage, job: TrainingJob) -> str:
@@ -41,7 +44,9 @@ def closed(stage: Stage, run: str) -> Incident:
         found = incident(stage, run)
         return found if found is not None and found.state is IncidentState.CLOSED else None
 
-    return stage.wait("the incident to be closed", is_closed, RECOVERED) or _never()
+    found = stage.wait("the incident to be closed", is_closed, RECOVERED)
+    assert found is not None
+    return found
 
 
 def recovered(stage: Stage, run: str) -> Incident:
@@ -58,5 +63,39 @@ def finished(stage: Stage, job: TrainingJob) -> None:
     assert job.results() == {job.expected_result()}, stage.story()
 
 
-def _never() -> Incident:
-    raise AssertionError("a wait ended without a result")
+def reached(stage: Stage, run: str, step: StepName, attempt: int = 1) -> Command:
+    """The command that begins a step, once it was given."""
+
+    def given() -> Command | None:
+        for command in stage.records.commands(run):
+            if (command.step, command.action, command.attempt) == (step, "begin", attempt):
+                return command
+        return None
+
+    found = stage.wait(f"{step.value} to begin", given, REACHED)
+    assert found is not None
+    return found
+
+
+def decided(stage: Stage, run: str, verdict: str) -> Decision:
+    """A decision with this verdict, once it was made."""
+
+    def made() -> Decision | None:
+        return next((each for each in stage.records.decisions(run) if each.verdict == verdict), None)
+
+    found = stage.wait(f"the decision {verdict}", made, REACHED)
+    assert found is not None
+    return found
+
+
+def starts(job: TrainingJob) -> dict[tuple[str, str], list[int]]:
+    """Ranks that started, by (MA_SCHEDULE_CNT, MA_PROC_START_CNT)."""
+    found: dict[tuple[str, str], list[int]] = {}
+    for start in job.starts():
+        found.setdefault((start.schedule_count, start.start_count), []).append(start.rank)
+    return {counts: sorted(ranks) for counts, ranks in found.items()}
+
+
+def all_ranks(job: TrainingJob) -> list[int]:
+    """Every rank once."""
+    return list(range(job.ranks))

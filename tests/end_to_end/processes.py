@@ -1,0 +1,28 @@
+"""Processes inside a pod, as the machine has them: the supervisor of a rank and its trainer."""
+
+from __future__ import annotations
+
+import psutil
+
+from sandbox.stage.stage import Stage
+from sandbox.stage.training_job import CONTAINER, TrainingJob
+
+
+def supervisor(stage: Stage, job: TrainingJob, rank: int) -> psutil.Process:
+    """The supervisor of a rank."""
+    return _running(stage, job, rank, "/supervisor.pyz")
+
+
+def trainer(stage: Stage, job: TrainingJob, rank: int) -> psutil.Process:
+    """The training process of a rank."""
+    return _running(stage, job, rank, str(job.program))
+
+
+def _running(stage: Stage, job: TrainingJob, rank: int, program: str) -> psutil.Process:
+    pod = stage.pods(job)[rank]["metadata"]
+    first = psutil.Process(stage.node_of(job, rank).kubelet.pid_of(pod["namespace"], pod["name"], CONTAINER))
+    for process in (first, *first.children(recursive=True)):
+        # The interpreter's first argument: a shell or a supervisor names the trainer too, among others.
+        if any(argument.endswith(program) for argument in process.cmdline()[1:2]):
+            return process
+    raise LookupError(f"rank {rank} of {job.name} has no {program}: {first.children(recursive=True)}")

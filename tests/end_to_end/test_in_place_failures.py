@@ -1,0 +1,151 @@
+"""What goes wrong while processes are restarted in place: nobody healthy is harmed, nothing is done twice, and the job goes on where it can."""
+
+from __future__ import annotations
+
+import pytest
+
+from sandbox.stage.stage import Stage
+from sandbox.stage.training_job import CONTAINER, TrainingJob
+from schemas.commands import StepName
+from schemas.records import IncidentResult
+from tests.end_to_end.processes import supervisor, trainer
+from tests.end_to_end.seen import (
+    all_ranks,
+    closed,
+    containers,
+    decided,
+    finished,
+    reached,
+    recovered,
+    starts,
+    train,
+)
+
+GPU_STOPPED = 46  # "GPU timeout: stopped processing": self-heal by reset
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+
+
+def test_a_chip_that_does_not_heal_is_left_and_the_job_goes_on_elsewhere(
+    stage: Stage, job: TrainingJob
+) -> None:
+    run = train(stage, job)
+    bad = stage.node_of(job, 1)
+    before = {pod["metadata"]["uid"] for pod in stage.pods(job)}
+    bad.behave(heals=False)
+
+    bad.xid(GPU_STOPPED)
+    decision = decided(stage, run, "isolated_job_reschedule")
+    finished(stage, job)
+
+    assert "heal_chips" in decision.reason
+    assert len(bad.resets()) == 1  # tried once, not again and again
+    assert starts(job) == {("1", "1"): all_ranks(job), ("2", "1"): all_ranks(job)}
+    after = [pod for pod in stage.pods(job) if pod["metadata"]["uid"] not in before]
+    assert bad.name not in {pod["spec"]["nodeName"] for pod in after}
+
+
+def test_a_pod_that_stays_silent_holds_the_recovery_up_and_isolates_nobody(
+    stage: Stage, job: TrainingJob
+) -> None:
+    run = train(stage, job)
+    before = containers(stage.pods(job))
+    frozen = supervisor(stage, job, 2)
+    frozen.suspend()
+
+    stage.node_of(job, 1).xid(GPU_STOPPED)
+    try:
+        held = decided(stage, run, "hold")
+        assert stage.node_of(job, 1).resets() == []  # nothing is healed under a process that may run
+    finally:
+        frozen.resume()
+    recovered(stage, run)
+    finished(stage, job)
+
+    assert "1 pods are silent" in held.reason
+    assert StepName.ISOLATE_NODE not in {command.step for command in stage.records.commands(run)}
+    assert containers(stage.pods(job)) == before
+    assert starts(job) == {("1", "1"): all_ranks(job), ("1", "2"): all_ranks(job)}
+
+
+def test_a_node_that_falls_silent_during_the_stop_is_taken_for_the_fault(
+    stage: Stage, job: TrainingJob
+) -> None:
+    run = train(stage, job)
+    silent = stage.node_of(job, 2)
+    silent.agent.suspend()
+    silent.kubelet.die()  # its processes go on, and nobody hears of them
+
+    stage.node_of(job, 1).xid(GPU_STOPPED)
+    decision = decided(stage, run, "isolated_job_reschedule")
+    still = trainer(stage, job, 2)
+
+    assert "stayed silent and their nodes are not Ready" in decision.reason
+    assert still.is_running()
+    assert starts(job) == {("1", "1"): all_ranks(job)}  # no second writer while the first may live
+
+    silent.agent.resume()
+    silent.kubelet.start()
+    finished(stage, job)
+    assert starts(job) == {("1", "1"): all_ranks(job), ("2", "1"): all_ranks(job)}
+
+
+def test_while_the_api_is_silent_nothing_is_concluded_and_then_the_recovery_goes_on(
+    stage: Stage, job: TrainingJob
+) -> None:
+    run = train(stage, job)
+    before = containers(stage.pods(job))
+    node = stage.node_of(job, 1)
+    stage.plane.api_server.suspend()
+
+    node.xid(GPU_STOPPED)
+    reached(stage, run, StepName.STOP_PROCESSES)
+    unreachable = stage.wait(
+        "the actuators to say that nobody answers",
+        lambda: [each for each in stage.records.outcomes(run) if each.result == "unreachable"],
+        60.0,
+    )
+    stage.plane.api_server.resume()
+    recovered(stage, run)
+    finished(stage, job)
+
+    assert unreachable
+    assert containers(stage.pods(job)) == before
+    assert len(node.resets()) == 1
+    assert starts(job) == {("1", "1"): all_ranks(job), ("1", "2"): all_ranks(job)}
+
+
+def test_a_rank_that_dies_by_itself_during_the_stop_is_started_again_with_the_others(
+    stage: Stage, job: TrainingJob
+) -> None:
+    run = train(stage, job)
+    before = containers(stage.pods(job))
+    keeper = supervisor(stage, job, 2)
+    dying = trainer(stage, job, 2)
+    keeper.suspend()  # so that the stop is under way, and not over, when it happens
+    stage.node_of(job, 1).xid(GPU_STOPPED)
+    reached(stage, run, StepName.STOP_PROCESSES)
+
+    dying.kill()
+    keeper.resume()
+    incident = recovered(stage, run)
+    finished(stage, job)
+
+    assert incident.strategy == "in_place_recovery"
+    assert containers(stage.pods(job)) == before
+    assert starts(job) == {("1", "1"): all_ranks(job), ("1", "2"): all_ranks(job)}
+
+
+def test_a_container_out_of_memory_is_an_end_without_a_hardware_fault(stage: Stage, job: TrainingJob) -> None:
+    run = train(stage, job)
+    pod = stage.pods(job)[2]["metadata"]
+
+    stage.node_of(job, 2).kubelet.run_out_of_memory(pod["namespace"], pod["name"], CONTAINER)
+    decision = decided(stage, run, "unconditional_job_reschedule")
+    incident = closed(stage, run)
+    finished(stage, job)
+
+    assert decision.row == "10"
+    assert incident.result is IncidentResult.RECOVERED
+    assert all(node.resets() == [] for node in stage.nodes.values())
+    assert starts(job)[("2", "1")] == all_ranks(job)
