@@ -85,9 +85,7 @@ class Running:
 
     def __init__(self, api: FakeApi, *, most: int = 200_000, **more: Any) -> None:
         watch = WatchSettings(repeat=timedelta(seconds=2), memory=timedelta(hours=1))
-        settings = WatcherSettings(
-            cluster="test", watch=watch, outbox=OutboxSettings(most=most)
-        )
+        settings = WatcherSettings(cluster="test", watch=watch, outbox=OutboxSettings(most=most))
         translator = Translator("test", watch, Book(), lambda: datetime.now(UTC), recent=watch.memory)
         self.outbox = Outbox("test", "/clusters/test/watcher/w", 1, time.time)
         self.watcher = Watcher(api, translator, self.outbox, settings, **more)
