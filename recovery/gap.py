@@ -2,7 +2,7 @@
 
 Nothing is concluded from what was not heard: outcomes and barrier reports may be among what is lost, so actuators are asked again how things
 stand, nodes again for their answers, and a silent pod is no fault of its node. Deadlines stay as they were, so nothing waits longer for it.
-What was decided on knowledge from before the gap is carried out only where the world still shows the cause (`not_after`, finding R23).
+Commands carry the epoch they are meant for, which actuators check against the world, so none is obeyed by an issue that came meanwhile.
 For a day, the longest window, decisions say that their counts may be too low. People are told by the stage, once for the whole partition.
 """
 

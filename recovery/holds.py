@@ -7,16 +7,14 @@ are the actuator's mirror of the holds: each change of them is one command, aske
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, Final
 
 from recovery.cells import (
     ASKERS_KEPT,
-    GAP_CELL,
     ISOLATION_CELL,
     NODE_CELL,
     Asker,
-    GapCell,
     HoldCell,
     IsolationCell,
     NodeCell,
@@ -129,21 +127,13 @@ def _send(turn: Turn, cell: IsolationCell, node: NodeCell, action: str) -> None:
         subject=turn.subject,
         epoch=0,
         deadline=cell.deadline,
-        not_after=_not_after(turn, cell, holds),
+        not_after=cell.deadline + turn.rulebook.settings.command_patience,
         reason=first.reason if first else "no hold is left",
         rulebook=turn.rulebook.hash,
         trigger=first.cause.evidence if first else turn.event.id,
         arguments=_arguments(node, holds),
     )
     turn.emit(topics.COMMANDS, turn.subject, command, name=derive_id(cell.command, action, cell.look))
-
-
-def _not_after(turn: Turn, cell: IsolationCell, holds: list[HoldCell]) -> datetime:
-    """Until when it is obeyed unseen: not at all for causes from before messages of the node were lost (finding R23)."""
-    gap = turn.get(GAP_CELL, GapCell)
-    if gap is not None and holds and all(hold.cause.seen_at <= gap.since for hold in holds):
-        return turn.now
-    return cell.deadline + turn.rulebook.settings.command_patience
 
 
 def _arguments(node: NodeCell, holds: list[HoldCell]) -> dict[str, Any]:

@@ -93,7 +93,7 @@ def send(turn: Turn, incident: IncidentCell, step: Step, action: str) -> None:
         subject=turn.subject,
         epoch=incident.epoch,
         deadline=deadline,
-        not_after=not_after(turn, incident, deadline),
+        not_after=deadline + turn.rulebook.settings.command_patience,
         reason=incident.reason,
         rulebook=incident.rulebook,
         trigger=incident.trigger,
@@ -101,13 +101,6 @@ def send(turn: Turn, incident: IncidentCell, step: Step, action: str) -> None:
     )
     name = derive_id(command.command, action, incident.look)
     turn.emit(topics.COMMANDS, turn.subject, command, name=name)
-
-
-def not_after(turn: Turn, incident: IncidentCell, deadline: datetime) -> datetime:
-    """Until when a command is obeyed unseen: at once no more when messages were lost since the incident opened (finding R23)."""
-    if rests_on_lost(turn, incident):
-        return turn.now
-    return deadline + turn.rulebook.settings.command_patience
 
 
 def rests_on_lost(turn: Turn, incident: IncidentCell) -> bool:

@@ -83,6 +83,24 @@ def test_what_is_heard_of_the_replaced_heal_changes_nothing(result: OutcomeResul
     assert (len(running.commands), len(running.decisions), len(running.incidents)) == told
 
 
+def test_an_old_word_on_a_step_that_the_new_attempt_has_too_changes_nothing() -> None:
+    running = healing()
+    old = command_of(running, StepName.HEAL_CHIPS)
+    running.fault(HBM, on="n2")  # past merging: a new attempt of the same strategy
+    running.settle(10 * SECOND)
+    assert running.begun()[-1] == "heal_chips"
+    late = Outcome(
+        command=old.command,
+        incident=old.incident,
+        attempt=old.attempt,
+        step=old.step,
+        result=OutcomeResult.DONE,
+    )
+    running.post(run_subject(running.run), late)
+    running.settle(SECOND)
+    assert running.begun()[-1] == "heal_chips", "the present attempt still waits for its own answer"
+
+
 def test_a_recovery_that_goes_well_takes_nothing_back() -> None:
     running = world()
     running.fault(HBM)

@@ -194,12 +194,17 @@ def test_a_step_is_taken_back_at_most_once_and_nothing_is_asked_of_it_afterwards
 
 
 @LAWFUL
-@given(histories, flags)
+@given(histories, flags, st.sampled_from([StepName.HEAL_CHIPS, StepName.SUSPEND_JOB]))
 def test_no_attempt_is_left_with_a_step_that_nobody_ended(
-    history: list[Happening], annotations: dict[str, str]
+    history: list[Happening], annotations: dict[str, Any], silent_step: StepName
 ) -> None:
     """What a run began is answered, seen done, taken back, or still under way."""
-    world = play(history, annotations)
+    world = World().begin(**annotations)
+    world.scripts[silent_step] = silent
+    world.fault(HBM if silent_step is StepName.HEAL_CHIPS else BROKEN)
+    world.settle(timedelta(seconds=10))
+    for happening in history:
+        happening(world)
     ended = {command.command for command in world.commands if command.action == "cancel"}
     for event, _ in world.inbox:
         said = event.data
