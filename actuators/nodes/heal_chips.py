@@ -1,6 +1,7 @@
 """heal_chips: a repair order for each reset unit with a faulty chip; the node agent repairs and answers beside it.
 
-Guarantees: nothing is written before every node of the command is known to be the one it names; an order is written under the node's UID
+Guarantees: nothing is written before every node of the command is known to be the one it names and the stop of this attempt stands on every
+pod that lives; no order outlasts that stop; an order is written under the node's UID
 and version; another run's order is never overwritten while it is under way; only an answer to this very attempt counts. A node that does
 not answer is the deadline's matter, not ours: from silence nothing is concluded here.
 """
@@ -13,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
-from actuators.jobs.run_objects import RunArguments, find_run
+from actuators.jobs.run_objects import RunArguments, RunObject, find_run, has_ended, pods_of
 from actuators.nodes.node_objects import find_node
 from actuators.nodes.repair_orders import (
     UNDER_WAY,
@@ -24,13 +25,14 @@ from actuators.nodes.repair_orders import (
     removal_of,
     slot_of,
 )
+from actuators.pods.desired_state import order_of
 from actuators.reply import Refused, Reply, done, failed, pending
 from actuators.step import Arguments, Step, arguments_of
 from actuators.world import Words, World
 from runtime import paths
 from runtime.errors import ApiConflict, ApiNotFound
 from runtime.kubernetes import Object
-from schemas.cluster import RepairAnswer, RepairOrder
+from schemas.cluster import ProcessOrder, RepairAnswer, RepairOrder
 from schemas.commands import Command
 from schemas.ids import subject_name
 
@@ -85,6 +87,7 @@ def act(command: Command, world: World) -> Reply:
     if not given.chips:
         raise Refused("bad_arguments", "no chips are named")
     repairs = _find(command, given, world)
+    need_processes_stopped(command, run, repairs, world)
     if command.action == "begin":
         units = ", ".join(sorted({chip.unit for chip in given.chips})[:4])
         text = f"Repairing {units} on {len(repairs)} nodes; processes are stopped: {command.reason}"
@@ -92,6 +95,36 @@ def act(command: Command, world: World) -> Reply:
     written = [_write(repair, world) for repair in repairs]
     effects = (f"repair orders: {sum(written)} written on {len(repairs)} nodes",)
     return _answer(command, repairs, world, effects)
+
+
+def need_processes_stopped(command: Command, run: RunObject, repairs: list[NodeRepair], world: World) -> None:
+    """No order is written, and none outlasts, unless the stop of this very attempt stands on every pod that lives.
+
+    A stop that ended by itself, while the API was silent say, has let the processes run again: a reset would come under them. Raises Refused.
+    """
+    unwritten = [
+        order
+        for repair in repairs
+        for order in repair.orders
+        if slot_of(repair.node, order, world.now()) is not Slot.OURS
+    ]
+    if not unwritten:
+        return
+    ends = command.deadline
+    for pod in pods_of(run, world):
+        if has_ended(pod):
+            continue
+        stands = order_of(pod)
+        wanted = (run.epoch, command.attempt, ProcessOrder.STOP)
+        if stands is None or (stands.epoch, stands.attempt, stands.state) != wanted or stands.until is None:
+            raise Refused(
+                "not_stopped", f"pod {pod['metadata']['name']} is not told to stop for this attempt"
+            )
+        ends = min(ends, stands.until)
+    if ends <= world.now():
+        raise Refused("not_stopped", f"the stop of the processes ended by itself at {ends.isoformat()}")
+    for repair in repairs:
+        repair.orders = [order.model_copy(update={"until": ends}) for order in repair.orders]
 
 
 def cancel(command: Command, world: World) -> Reply:

@@ -11,7 +11,7 @@ from runtime.errors import ApiAway, ApiConflict
 from runtime.kubernetes import Object
 from schemas.cluster import REPAIR, REPAIRED, RepairAnswer, RepairOrder, unit_key
 from schemas.commands import Command, OutcomeResult, StepName
-from tests.actuators.scene import Scene, command
+from tests.actuators.scene import Scene, command, pod, pod_path, start, stop
 from tests.actuators.scripted_api import NOW, raising
 
 NODE = paths.nodes("node-1")
@@ -43,9 +43,17 @@ def look(*chips: dict[str, str], **given: Any) -> Command:
 
 def a_scene(nodes: int = 1, *, now: datetime = NOW, settings: ActingSettings | None = None) -> Scene:
     scene = Scene(now=now, settings=settings or ActingSettings()).with_pods(2)
+    stopped(scene)
     for number in range(1, nodes + 1):
         scene.api.put(paths.nodes(f"node-{number}"), node(number))
     return scene
+
+
+def stopped(scene: Scene, attempt: int = 3, *, until: datetime = NOW + timedelta(minutes=10)) -> None:
+    """The stop barrier was met: writes before the step under test are not counted."""
+    assert scene.perform(stop(attempt=attempt, until=until)).told == 2
+    scene.api.writes.clear()
+    scene.said.words.clear()
 
 
 def answer(scene: Scene, result: str, *, unit: str = "ring-0", number: int = 1, **more: Any) -> None:
@@ -247,7 +255,8 @@ def test_an_order_nobody_answered_holds_the_unit_until_its_time_is_over_and_no_l
 
 
 def test_an_older_attempt_never_overwrites_a_newer_one() -> None:
-    scene = a_scene()
+    scene = Scene().with_pods(2, phase="Failed")
+    scene.api.put(NODE, node())
     scene.perform(heal(attempt=4))
 
     assert scene.perform(heal(attempt=3)).cause == "superseded"
@@ -280,6 +289,60 @@ def test_a_run_at_another_epoch_is_not_repaired_for() -> None:
 
     assert scene.perform(heal(epoch=2)).cause == "other_epoch"
     assert scene.api.writes == []
+
+
+def test_nothing_is_repaired_under_a_pod_that_is_not_told_to_stop_for_this_attempt() -> None:
+    scene = Scene().with_pods(2)
+    scene.api.put(NODE, node())
+    assert scene.perform(heal()).cause == "not_stopped"
+
+    stopped(scene, attempt=2)
+    assert scene.perform(heal(attempt=3)).cause == "not_stopped", "the stop of an older attempt"
+    stopped(scene, attempt=3)
+    scene.api.put(pod_path(2), pod(2))
+    assert scene.perform(heal()).cause == "not_stopped", "a pod that came since"
+    assert order_on(scene) is None
+
+
+def test_nothing_is_repaired_once_the_processes_were_started_again() -> None:
+    scene = a_scene()
+    scene.perform(start())
+
+    outcome = scene.perform(heal())
+
+    assert (outcome.result, outcome.cause) == (OutcomeResult.REFUSED, "not_stopped")
+
+
+def test_a_repair_never_outlasts_the_stop_of_the_processes() -> None:
+    scene = Scene().with_pods(2)
+    scene.api.put(NODE, node())
+    stopped(scene, until=NOW + timedelta(seconds=20))
+
+    scene.perform(heal())
+    assert order_on(scene).until == NOW + timedelta(seconds=20)  # type: ignore[union-attr]
+
+    late = Scene().with_pods(2)
+    late.api.put(NODE, node())
+    stopped(late, until=NOW + timedelta(seconds=20))
+    late.now = NOW + timedelta(seconds=21)
+    assert late.perform(heal()).cause == "not_stopped"
+    assert order_on(late) is None
+
+
+def test_a_repair_under_way_is_looked_at_whatever_became_of_the_stop() -> None:
+    scene = a_scene()
+    scene.perform(heal())
+    scene.now = NOW + timedelta(minutes=4)
+    answer(scene, "healed")
+
+    assert scene.perform(look()).result is OutcomeResult.DONE
+
+
+def test_a_run_without_living_pods_has_nothing_to_stop() -> None:
+    scene = Scene().with_pods(2, phase="Failed")
+    scene.api.put(NODE, node())
+
+    assert scene.perform(heal()).cause == "repairing"
 
 
 def test_without_chips_nothing_is_healed() -> None:

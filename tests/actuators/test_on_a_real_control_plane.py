@@ -166,6 +166,8 @@ def test_a_repair_is_ordered_and_answered_on_a_real_node(
     chips = [{"node": uid, "node_name": name, "chip": "c", "unit": unit, "code": "xid/48", "heal": "reset"}]
     order = command(job, StepName.HEAL_CHIPS, arguments={"chips": chips})
     try:
+        assert scene.perform(order).cause == "not_stopped"
+        scene.perform(stop(job))
         assert scene.perform(order).cause == "repairing"
         answer = RepairAnswer(unit=unit, incident="incident-1", attempt=1, result="healed").to_text()
         api.patch(
