@@ -36,7 +36,7 @@ class Told(Enum):
     GONE = "gone"
     """Ended, deleted, or another pod by now: it need not be told."""
     MISSED = "missed"
-    """Not told: the API, somebody else's writes, or time."""
+    """Not told: the API, somebody else's writes, or time; or it is being deleted since."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +115,10 @@ def tell_one(pod: Object, order: Order, world: World) -> Told:
 
 def judge(pod: Object, order: Desired, renew_behind: timedelta) -> Told | None:
     """Whether the pod need not be told, or must not; None: write."""
-    if has_ended(pod) or is_leaving(pod) or epoch_of(pod) != order.epoch or not is_supervised(pod):
+    if has_ended(pod) or epoch_of(pod) != order.epoch or not is_supervised(pod):
         return Told.GONE
+    if is_leaving(pod):  # its processes may live: nobody may count it as told, or as gone
+        return Told.MISSED
     stands = order_of(pod)
     if stands is None or stands.rank() < order.rank():
         return None

@@ -152,6 +152,21 @@ def test_while_a_pod_is_being_deleted_the_barrier_cannot_be_met() -> None:
     assert scene.desired(1) is None
 
 
+def test_a_pod_deleted_between_list_and_write_is_waited_for_as_well() -> None:
+    scene = Scene().with_pods(2)
+    leaving = pod(1)
+    leaving["metadata"]["deletionTimestamp"] = "2026-03-01T12:00:00Z"
+    scene.api.once("PATCH", pod_path(1), lambda: scene.api.put(pod_path(1), leaving))
+
+    outcome = scene.perform(stop())
+    assert (outcome.result, outcome.told) == (OutcomeResult.PENDING, 2), "one report more than can come"
+    assert scene.perform(stop(action="look", look=1)).cause == "pods_leaving"
+
+    del scene.api.objects[pod_path(1)]
+    outcome = scene.perform(stop(action="look", look=2))
+    assert (outcome.result, outcome.told) == (OutcomeResult.DONE, 1)
+
+
 def test_a_run_of_which_one_pod_has_no_supervisor_is_not_stopped_at_all() -> None:
     scene = Scene().with_pods(3)
     scene.api.put(pod_path(3), pod(3, injected=False))
