@@ -4,20 +4,18 @@ The kernel sends SIGKILL to the child when its parent is gone (PR_SET_PDEATHSIG)
 a test run that was killed. Two traps are closed here. The kernel's "parent" is the *thread* that started the
 child, and threads of a pool end early: one thread of ours, which lives as long as the process, starts them
 all. And the parent may be gone before the child has asked: the child looks again afterwards. The request is
-made by a small program that then becomes the child, not in a ``preexec_fn``, which may deadlock with threads.
+made by a small program that then becomes the child (`sandbox.tying`), not in a ``preexec_fn``, which may deadlock with threads.
 """
 
-import ctypes
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import IO
+from typing import IO, Final
 
-PR_SET_PDEATHSIG = 1  # linux/prctl.h
+SMALL_PROGRAM: Final = Path(__file__).resolve().with_name("tying.py")
 
 _starter = ThreadPoolExecutor(max_workers=1, thread_name_prefix="tied-process")
 
@@ -47,7 +45,7 @@ def start(
             sys.executable,
             "-I",
             "-S",
-            str(Path(__file__).resolve()),
+            str(SMALL_PROGRAM),
             str(os.getpid()),
             str(told),
             *command,
@@ -76,26 +74,3 @@ def start(
         return child
 
     return _starter.submit(begin).result()
-
-
-def become(parent_pid: int, told: int, command: list[str]) -> None:
-    """Ask to die with `parent_pid`, then become `command`. Does not return; `told` is where an error number goes."""
-    os.set_inheritable(told, False)  # noqa: FBT003 - positional only
-    try:
-        _die_with_parent()
-        if os.getppid() != parent_pid:  # the parent was gone before we asked
-            sys.exit(1)
-        os.execvp(command[0], command)  # noqa: S606 - becoming the command is the point; no shell
-    except OSError as error:
-        os.write(told, str(error.errno).encode("ascii"))
-        sys.exit(1)
-
-
-def _die_with_parent() -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
-        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) was refused")
-
-
-if __name__ == "__main__":
-    become(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:])

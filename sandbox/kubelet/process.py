@@ -20,7 +20,7 @@ from sandbox import tied_process
 from sandbox.errors import StartFailed
 from sandbox.kubelet import identity
 
-ENCLOSURE: Final = Path(__file__).with_name("enclosure.py")
+ENCLOSURE: Final = Path(__file__).resolve().with_name("enclosure.py")
 
 
 @dataclass(frozen=True, slots=True)

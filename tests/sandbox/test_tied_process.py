@@ -84,7 +84,7 @@ def test_signals_reach_the_command_itself() -> None:
 def test_a_child_whose_parent_is_already_gone_does_not_begin() -> None:
     not_our_parent, standard_error = "1", "2"
     begun = subprocess.run(
-        [sys.executable, str(Path(tied_process.__file__)), not_our_parent, standard_error, "echo", "begun"],
+        [sys.executable, str(tied_process.SMALL_PROGRAM), not_our_parent, standard_error, "echo", "begun"],
         capture_output=True,
         check=False,
         timeout=SECONDS,
