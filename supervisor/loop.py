@@ -35,7 +35,7 @@ class Supervisor:
         self._command = command
         self._settings = settings = Settings.read(os.environ)
         self._volume = volume = Volume(settings.volume)
-        self._child = Child()
+        self._child = Child(adopts=adopt_orphans())
         self._progress_socket = ProgressSocket()
         self._progress = Progress()
         self._link = Link(settings.agent_socket)
@@ -56,7 +56,6 @@ class Supervisor:
         self._bell.setblocking(False)  # noqa: FBT003 - the standard library's name
         self._wake.setblocking(False)  # noqa: FBT003 - the standard library's name
         self._launched = False
-        adopt_orphans()
         if settings.mark is not None:
             settings.mark.touch()  # from here on the command must not be started by anyone else
 

@@ -19,16 +19,16 @@ FORWARDED = tuple(
 )  # fmt: skip
 
 
-def adopt_orphans() -> None:
-    """Orphans of the command become our children; PID 1 has them anyway."""
+def adopt_orphans() -> bool:
+    """Orphans of the command become our children, as PID 1 has them anyway; false when the kernel does not do it."""
     if os.getpid() == 1:
-        return
+        return True
     try:
         import ctypes  # noqa: PLC0415 - small builds of Python lack it
 
-        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        return bool(ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0)
     except (ImportError, OSError, AttributeError):
-        return
+        return False
 
 
 def descendants() -> set[int]:
@@ -71,7 +71,8 @@ def oom_kills(given: Path | None = None) -> int | None:
 class Child:
     """The command of one start; `group` is its process group."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, adopts: bool) -> None:
+        self._adopts = adopts
         self.pid: int | None = None
         self.group: int | None = None
 
@@ -130,9 +131,20 @@ class Child:
         try:
             os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
+            if not self._adopts and (descendants() or self._group_lives()):
+                return False  # not ours to reap, and alive: what left group and parent both cannot be seen
             self.group = None
-            return not descendants()  # where orphans could not be adopted there are none to see either
+            return True
         return False
+
+    def _group_lives(self) -> bool:
+        if self.group is None:
+            return False
+        try:
+            os.killpg(self.group, 0)
+        except OSError:
+            return False
+        return True
 
 
 def end_like(code: int) -> None:

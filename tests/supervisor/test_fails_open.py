@@ -223,6 +223,26 @@ def test_a_supervisor_that_breaks_after_the_start_waits_for_the_command(
     assert "broke" in err
 
 
+def test_where_orphans_cannot_be_adopted_the_group_is_still_waited_for(
+    container: Container, agent: Agent, zipapp: Path
+) -> None:
+    unable = (
+        "import sys; sys.path.insert(0, sys.argv.pop(1)); import supervisor.loop as loop\n"
+        "loop.adopt_orphans = lambda: False\n"
+        "from supervisor.entry import main; main()\n"
+    )
+    script = 'sh -c \'trap "sleep 0.8; exit 0" TERM; touch "$HERE/up"; while :; do sleep 0.05; done\' & exec sleep 60'
+    container.run([sys.executable, "-I", "-S", "-c", unable, str(zipapp), "--", "sh", "-c", script])
+    agent.accept()
+    container.wait_for("up")
+    begun = time.monotonic()
+    agent.order("stop", grace=10)
+    agent.until("exit", signal=15)
+    agent.until("state", state="stopped")
+
+    assert time.monotonic() - begun >= 0.8
+
+
 def test_a_supervisor_that_breaks_before_the_start_runs_the_command(
     container: Container, zipapp: Path
 ) -> None:
