@@ -31,6 +31,7 @@ def torture(torture_broker: KafkaBroker, tmp_path_factory: pytest.TempPathFactor
     torture = new_torture(torture_broker, tmp_path_factory.mktemp("workers"), SEED, SHORT)
     yield torture
     torture.end()
+    torture.require_walked()
 
 
 def new_torture(broker: KafkaBroker, folder: Path, seed: int, patience: Patience) -> Torture:
@@ -48,7 +49,7 @@ def new_torture(broker: KafkaBroker, folder: Path, seed: int, patience: Patience
 
 @pytest.mark.real
 @pytest.mark.slow
-@pytest.mark.timeout(150)
+@pytest.mark.timeout(240)
 @pytest.mark.parametrize("kind", KINDS)
 def test_nothing_is_lost_or_doubled(torture: Torture, kind: str) -> None:
     try:
@@ -75,6 +76,7 @@ def test_nothing_is_lost_or_doubled_in_a_series_of_rounds(
                 torture.round(KINDS[kind])
             except AssertionError as error:
                 pytest.fail(f"{series=}, {seed=}, round {number}, {kind}: {error}\n{torture.pipeline.logs()}")
+        torture.require_walked()
         record_property("rounds", ", ".join(f"{times} {kind}" for kind, times in Counter(drawn).items()))
         record_property("messages", sum(torture.pipeline.ends(topics.INBOX).values()))
         record_property("emits", len(torture.referee.oracle.emits))
