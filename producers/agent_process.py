@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
@@ -18,7 +18,6 @@ from producers.agent import Agent, Stamp, open_spool
 from producers.clock_offset import ClockOffset
 from producers.eyes import make_sources, read_boot_id
 from producers.identity import Identity
-from producers.on_cluster import MakeHands, OnCluster
 from producers.placement import NobodyKnows, PlacementFile, Placements
 from producers.publisher import Publisher
 from producers.settings import AgentSettings
@@ -29,6 +28,9 @@ from runtime.kafka import KafkaClients
 from runtime.metrics import MetricsServer
 from schemas import topics
 from schemas.signals import NodeRef
+
+if TYPE_CHECKING:
+    from producers.on_cluster import MakeHands, OnCluster
 
 PREFIX: Final = "relight_agent_"
 BROKER_AWAY: Final = 15.0
@@ -155,6 +157,8 @@ def _on_cluster(
 ) -> OnCluster | None:
     if not settings.on_cluster:
         return None
+    from producers.on_cluster import OnCluster  # noqa: PLC0415 - without a cluster its client is not even loaded
+
     return OnCluster(settings, identity, _now, _placements(settings), make_hands)
 
 

@@ -12,16 +12,9 @@ from actuators.node_agent.orders import Holder, Unit
 from actuators.node_agent.settings import RepairSettings
 from producers.on_cluster import Reach
 from producers.own_pods import OwnPod, OwnPods
-from producers.settings import AgentSettings
 from producers.supervisors.peers import PodResolver
 
 ChipsOf = Callable[[OwnPod], frozenset[str]]
-
-
-class NodeAgentSettings(AgentSettings):
-    """The node agent with its hands."""
-
-    repair: RepairSettings = RepairSettings()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
+
+if TYPE_CHECKING:
+    from producers.on_cluster import Hands, Reach
+    from relight.node_agent_settings import NodeAgentSettings
 
 
 @click.command()
@@ -11,11 +17,9 @@ def command() -> None:
 
     With RELIGHT_ON_CLUSTER=true it watches its pods, serves their supervisors and carries out repairs.
     """
-    from functools import partial
-
     from producers.agent_process import run_agent
     from producers.errors import ProducerError
-    from relight.node_hands import NodeAgentSettings, make_hands
+    from relight.node_agent_settings import NodeAgentSettings
     from runtime import logs
     from runtime.errors import ProcessError
     from runtime.settings import read_settings
@@ -23,6 +27,12 @@ def command() -> None:
     try:
         settings = read_settings(NodeAgentSettings)
         logs.configure(settings.observe.log_level)
-        run_agent(settings, partial(make_hands, settings.repair))
+        run_agent(settings, lambda reach: _hands(settings, reach))
     except (ProcessError, ProducerError) as error:
         raise click.ClickException(str(error)) from error
+
+
+def _hands(settings: NodeAgentSettings, reach: Reach) -> Hands:
+    from relight.node_hands import make_hands
+
+    return make_hands(settings.repair, reach)

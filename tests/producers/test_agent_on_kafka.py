@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -94,7 +94,7 @@ class World:
         name = f"{self.prefix}signals.v1"
         found: list[tuple[int, Event]] = []
         for partition in range(PARTITIONS):
-            _, high = consumer.get_watermark_offsets(TopicPartition(name, partition), timeout=10)
+            high = self._end_of(consumer, TopicPartition(name, partition))
             consumer.assign([TopicPartition(name, partition, 0)])
             for _ in range(high):
                 message = consumer.poll(10)
@@ -105,6 +105,16 @@ class World:
                 found.append((partition, decode(value)))
         consumer.close()
         return found
+
+    def _end_of(self, consumer: Consumer, partition: TopicPartition) -> int:
+        """A broker that was just started leads its partitions a moment later."""
+        ends = time.monotonic() + PATIENCE
+        while True:
+            try:
+                return int(consumer.get_watermark_offsets(partition, timeout=10)[1])
+            except KafkaException:
+                assert time.monotonic() < ends
+                time.sleep(0.1)
 
     def count(self) -> int:
         """How many events are in the topic."""
