@@ -216,11 +216,12 @@ class ControlPlane:
         self.scheduler = self._scheduler() if self._options.scheduler else None
 
     def _launch(self) -> None:
-        # The later ones wait for the API server by themselves: all at once is a second quicker than one by one.
-        for component in self.components:
-            component.launch()
-        for component in self.components:
-            component.wait_until_ready()
+        # The later ones wait for the API server by themselves, but give up after 10 s, which a busy machine may need.
+        for together in (self.components[:2], self.components[2:]):
+            for component in together:
+                component.launch()
+            for component in together:
+                component.wait_until_ready()
 
     def _component(self, name: str, arguments: Sequence[str], is_ready: Callable[[], bool]) -> Component:
         program = str(control_plane_build.program(name))
