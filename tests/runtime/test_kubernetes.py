@@ -33,7 +33,7 @@ def server() -> Iterator[Server]:
 
 
 @pytest.fixture
-def cluster(server: Server, tmp_path: Path) -> Cluster:  # no control plane: a server of this test's own
+def client(server: Server, tmp_path: Path) -> Cluster:
     return server.client(tmp_path)
 
 
@@ -63,11 +63,11 @@ def pod(name: str, version: str) -> dict[str, object]:
     ],
 )
 def test_each_refusal_has_its_type_and_the_servers_words(
-    server: Server, cluster: Cluster, code: int, kind: type[ApiError]
+    server: Server, client: Cluster, code: int, kind: type[ApiError]
 ) -> None:
     server.script = [lambda request: request.reply(code, status(code, "because of this"))]
     with pytest.raises(ApiError, match="because of this") as raised:
-        cluster.get(paths.nodes("n1"))
+        client.get(paths.nodes("n1"))
     assert type(raised.value) is kind
     assert raised.value.status["code"] == code
     assert len(server.seen) == 1  # nothing is tried twice behind one's back
@@ -77,23 +77,23 @@ def test_each_refusal_has_its_type_and_the_servers_words(
     ("code", "header", "seconds"), [(429, "7", 7.0), (429, None, 1.0), (503, "2", 2.0), (429, "soon", 1.0)]
 )
 def test_a_full_server_says_when_to_come_back(
-    server: Server, cluster: Cluster, code: int, header: str | None, seconds: float
+    server: Server, client: Cluster, code: int, header: str | None, seconds: float
 ) -> None:
     headers = {} if header is None else {"Retry_After": header}
     server.script = [lambda request: request.reply(code, status(code, "too many"), **headers)]
     with pytest.raises(ApiTooMany) as raised:
-        cluster.get(paths.nodes())
+        client.get(paths.nodes())
     assert raised.value.retry_after == seconds
     assert len(server.seen) == 1
 
 
-def test_a_server_that_does_not_answer_is_away_after_the_timeout(server: Server, cluster: Cluster) -> None:
+def test_a_server_that_does_not_answer_is_away_after_the_timeout(server: Server, client: Cluster) -> None:
     let_go = threading.Event()
     server.script = [lambda _: (let_go.wait(5), None)[1]]
     began = time.monotonic()
     try:
         with pytest.raises(ApiAway):
-            cluster.get(paths.nodes())
+            client.get(paths.nodes())
     finally:
         let_go.set()
     assert time.monotonic() - began < 3
@@ -107,7 +107,7 @@ def test_a_server_that_is_not_there_is_away(tmp_path: Path) -> None:
         client.get(paths.nodes())
 
 
-def test_a_line_cut_within_an_answer_is_away(server: Server, cluster: Cluster) -> None:
+def test_a_line_cut_within_an_answer_is_away(server: Server, client: Cluster) -> None:
     def half(request: Request) -> None:
         request.send_response(200)
         request.send_header("Content-Length", "100")
@@ -117,51 +117,51 @@ def test_a_line_cut_within_an_answer_is_away(server: Server, cluster: Cluster) -
 
     server.script = [half]
     with pytest.raises(ApiAway):
-        cluster.get(paths.nodes())
+        client.get(paths.nodes())
 
 
-def test_an_answer_that_is_no_json_is_away_and_no_crash(server: Server, cluster: Cluster) -> None:
+def test_an_answer_that_is_no_json_is_away_and_no_crash(server: Server, client: Cluster) -> None:
     server.script = [lambda request: request.reply(200, b"<html>a proxy says hello</html>")]
     with pytest.raises(ApiAway, match="no JSON"):
-        cluster.get(paths.nodes())
+        client.get(paths.nodes())
     server.script = [lambda request: request.reply(502, b"<html>bad gateway</html>")]
     with pytest.raises(ApiAway, match="bad gateway"):
-        cluster.get(paths.nodes())
+        client.get(paths.nodes())
 
 
-def test_a_list_is_read_page_by_page(server: Server, cluster: Cluster) -> None:
+def test_a_list_is_read_page_by_page(server: Server, client: Cluster) -> None:
     first = {"items": [pod("a", "1")], "metadata": {"resourceVersion": "10", "continue": "next page/2"}}
     last = {"items": [pod("b", "2")], "metadata": {"resourceVersion": "10"}}
     server.script = [lambda request: request.reply(200, first), lambda request: request.reply(200, last)]
-    listing = cluster.list(paths.pods(), labels="a=b", page=1)
+    listing = client.list(paths.pods(), labels="a=b", page=1)
     assert [item["metadata"]["name"] for item in listing.items] == ["a", "b"]
     assert listing.resource_version == "10"
     assert "continue=next+page%2F2" in server.seen[1].path
     assert all("labelSelector=a%3Db" in request.path for request in server.seen)
 
 
-def test_a_page_token_that_grew_too_old_is_gone(server: Server, cluster: Cluster) -> None:
+def test_a_page_token_that_grew_too_old_is_gone(server: Server, client: Cluster) -> None:
     first = {"items": [], "metadata": {"resourceVersion": "10", "continue": "x"}}
     server.script = [
         lambda request: request.reply(200, first),
         lambda request: request.reply(410, status(410, "expired")),
     ]
     with pytest.raises(ApiGone):
-        cluster.list(paths.pods())
+        client.list(paths.pods())
 
 
-def test_a_list_of_nothing_may_say_null(server: Server, cluster: Cluster) -> None:
+def test_a_list_of_nothing_may_say_null(server: Server, client: Cluster) -> None:
     server.script = [
         lambda request: request.reply(200, {"items": None, "metadata": {"resourceVersion": "3"}})
     ]
-    assert cluster.list(paths.pods()).items == []
+    assert client.list(paths.pods()).items == []
 
 
-def test_writes_are_conditional_where_they_are_asked_to_be(server: Server, cluster: Cluster) -> None:
+def test_writes_are_conditional_where_they_are_asked_to_be(server: Server, client: Cluster) -> None:
     server.script = [lambda request: request.reply(200, {"metadata": {}})]
-    cluster.delete(paths.pods("team", "p"), uid="u", resource_version="5", grace=0)
-    cluster.delete(paths.pods("team", "p"))
-    cluster.patch(paths.nodes("n"), {"spec": {}}, kind=PatchKind.STRATEGIC, manager="relight")
+    client.delete(paths.pods("team", "p"), uid="u", resource_version="5", grace=0)
+    client.delete(paths.pods("team", "p"))
+    client.patch(paths.nodes("n"), {"spec": {}}, kind=PatchKind.STRATEGIC, manager="relight")
     bare, patch = server.seen[1].body, server.seen[2]
     assert server.seen[0].body["preconditions"] == {"uid": "u", "resourceVersion": "5"}
     assert server.seen[0].body["gracePeriodSeconds"] == 0
@@ -185,7 +185,7 @@ def test_without_a_way_to_the_cluster_it_says_what_would_be_right(tmp_path: Path
 
 
 def test_a_watch_tells_changes_and_bookmarks_and_ends_with_the_server(
-    server: Server, cluster: Cluster
+    server: Server, client: Cluster
 ) -> None:
     def watch(request: Request) -> None:
         request.begin()
@@ -195,7 +195,7 @@ def test_a_watch_tells_changes_and_bookmarks_and_ends_with_the_server(
         request.end()
 
     server.script = [watch]
-    opened = cluster.watch(paths.pods(), since="10", labels="x")
+    opened = client.watch(paths.pods(), since="10", labels="x")
     assert [(change.kind, change.object["metadata"]["resourceVersion"]) for change in opened] == [
         (ChangeKind.ADDED, "11"),
         (ChangeKind.BOOKMARK, "12"),
@@ -206,7 +206,7 @@ def test_a_watch_tells_changes_and_bookmarks_and_ends_with_the_server(
         assert part in server.seen[0].path
 
 
-def test_an_event_is_put_together_from_pieces(server: Server, cluster: Cluster) -> None:
+def test_an_event_is_put_together_from_pieces(server: Server, client: Cluster) -> None:
     def watch(request: Request) -> None:
         request.begin()
         for piece in (
@@ -219,13 +219,13 @@ def test_an_event_is_put_together_from_pieces(server: Server, cluster: Cluster) 
         request.end()
 
     server.script = [watch]
-    changes = list(cluster.watch(paths.pods(), since="0"))
+    changes = list(client.watch(paths.pods(), since="0"))
     assert [change.object["metadata"]["resourceVersion"] for change in changes] == ["ä", "2"]
 
 
 @pytest.mark.parametrize(("code", "kind"), [(410, ApiGone), (500, ApiAway)])
 def test_an_error_event_ends_the_watch_with_its_type(
-    server: Server, cluster: Cluster, code: int, kind: type[ApiError]
+    server: Server, client: Cluster, code: int, kind: type[ApiError]
 ) -> None:
     def watch(request: Request) -> None:
         request.begin()
@@ -234,7 +234,7 @@ def test_an_error_event_ends_the_watch_with_its_type(
         request.end()
 
     server.script = [watch]
-    changes = iter(cluster.watch(paths.pods(), since="1"))
+    changes = iter(client.watch(paths.pods(), since="1"))
     assert next(changes).kind is ChangeKind.ADDED
     with pytest.raises(ApiError, match="too old") as raised:
         next(changes)
@@ -264,22 +264,22 @@ def _no_event(request: Request) -> None:
 
 @pytest.mark.parametrize("broken", [_cut_within_an_event, _no_json, _no_event])
 def test_a_line_that_breaks_within_an_event_is_away_and_tells_no_half(
-    server: Server, cluster: Cluster, broken: Callable[[Request], None]
+    server: Server, client: Cluster, broken: Callable[[Request], None]
 ) -> None:
     server.script = [broken]
-    changes = iter(cluster.watch(paths.pods(), since="1"))
+    changes = iter(client.watch(paths.pods(), since="1"))
     assert next(changes).object["metadata"]["name"] == "a"
     with pytest.raises(ApiAway):
         next(changes)
 
 
-def test_a_refused_watch_raises_at_once(server: Server, cluster: Cluster) -> None:
+def test_a_refused_watch_raises_at_once(server: Server, client: Cluster) -> None:
     server.script = [lambda request: request.reply(410, status(410, "too old"))]
     with pytest.raises(ApiGone):
-        cluster.watch(paths.pods(), since="1")
+        client.watch(paths.pods(), since="1")
 
 
-def test_close_from_another_thread_ends_the_iteration(server: Server, cluster: Cluster) -> None:
+def test_close_from_another_thread_ends_the_iteration(server: Server, client: Cluster) -> None:
     let_go, got, ended = threading.Event(), threading.Event(), threading.Event()
 
     def watch(request: Request) -> None:
@@ -293,7 +293,7 @@ def test_close_from_another_thread_ends_the_iteration(server: Server, cluster: C
         ended.set()
 
     server.script = [watch]
-    opened = cluster.watch(paths.pods(), since="1")
+    opened = client.watch(paths.pods(), since="1")
     reader = threading.Thread(target=read, args=(opened,), daemon=True)
     reader.start()
     try:
@@ -307,7 +307,7 @@ def test_close_from_another_thread_ends_the_iteration(server: Server, cluster: C
         reader.join(5)
 
 
-def test_a_watch_that_was_abandoned_leaves_the_client_usable(server: Server, cluster: Cluster) -> None:
+def test_a_watch_that_was_abandoned_leaves_the_client_usable(server: Server, client: Cluster) -> None:
     def watch(request: Request) -> None:
         request.begin()
         for number in range(50):
@@ -315,10 +315,10 @@ def test_a_watch_that_was_abandoned_leaves_the_client_usable(server: Server, clu
         request.end()
 
     server.script = [watch, lambda request: request.reply(200, {"metadata": {}})]
-    opened = cluster.watch(paths.pods(), since="1")
+    opened = client.watch(paths.pods(), since="1")
     assert next(iter(opened)).object["metadata"]["name"] == "p0"
     opened.close()
-    assert cluster.get(paths.nodes("n")) == {"metadata": {}}
+    assert client.get(paths.nodes("n")) == {"metadata": {}}
 
 
 # ------------------------------------------------------------ rate

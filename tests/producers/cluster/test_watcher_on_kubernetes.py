@@ -24,7 +24,7 @@ QUICK = Options(
     node_lifecycle=NodeLifecycle(timedelta(seconds=4), timedelta(milliseconds=500), timedelta(seconds=20)),
     unreachable_toleration=timedelta(seconds=1),
 )
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]  # a minute is short where much else runs
 
 
 def job_of(name: str, *nodes: Kubelet, size: int, command: str = "sleep 600", **spec: object) -> Object:
