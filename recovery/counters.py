@@ -111,10 +111,10 @@ def note_step(turn: Turn, step: int, *, attempt: int | None) -> None:
     Steps of the time before the last restart say nothing, however late they are heard of.
     """
     counters = counters_of(turn)
-    if attempt is not None and attempt < counters.attempts:
+    if attempt and attempt < counters.attempts:
         return
     if (
-        attempt is None
+        not attempt  # not said, or a pod that was never given an order: it may be a new one
         and counters.last_restart_at is not None
         and turn.event.time < counters.last_restart_at
     ):

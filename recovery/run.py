@@ -214,8 +214,11 @@ def _milestone(turn: Turn, data: Milestone) -> None:
         return
     if incident.state is not IncidentState.STABILISING:
         return
-    if data.attempt is not None and data.attempt != incident.attempt:
+    if data.attempt and data.attempt != incident.attempt:
         return
+    restarted = counters_of(turn).last_restart_at
+    if not data.attempt and restarted is not None and turn.event.time < restarted:
+        return  # of the time before; a pod that was never given an order, as a new one, says attempt 0
     counters = counters_of(turn)
     restarted = counters.last_restart_at or turn.now
     seconds = max(0.0, (turn.now - restarted).total_seconds())
