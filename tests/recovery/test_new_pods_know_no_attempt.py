@@ -1,4 +1,4 @@
-"""Pods of a new issue were never given an order, so their words carry attempt 0: they are of now all the same, and late words of old pods are not."""
+"""Pods of a new issue were given no order, so they say attempt 0: they are of now all the same, and late words of old pods are not."""
 
 from __future__ import annotations
 
