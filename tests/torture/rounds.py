@@ -218,9 +218,10 @@ def kill(torture: Torture) -> None:
 
 
 def terminate(torture: Torture) -> None:
-    """SIGTERM in the middle."""
+    """SIGTERM in the middle; the state log is compacted before the next worker loads it."""
     torture.wait_until_busy()
     torture.dismiss(torture.workers[0], signal.SIGTERM)
+    assert force_compaction(torture.pipeline) > 0
     torture.hire()
 
 
@@ -271,6 +272,7 @@ def wrong_commit(torture: Torture) -> None:
     wrong = {number: max(0, offset + torture.dice.choice([-300, 300])) for number, offset in truth.items()}
     torture.pipeline.commit("recovery", wrong)
     assert torture.pipeline.committed("recovery") == wrong
+    assert force_compaction(torture.pipeline) > 0
     torture.hire()
 
 
