@@ -234,9 +234,11 @@ def test_orphans_are_adopted_and_reaped(container: Container, agent: Agent) -> N
 
     def settled() -> bool:
         """The command and three orphans that still live; the three that ended left no zombie."""
-        return [one.status() != psutil.STATUS_ZOMBIE for one in psutil.Process(process.pid).children()] == [
-            True
-        ] * 4
+        try:
+            found = [one.status() for one in psutil.Process(process.pid).children()]
+        except psutil.NoSuchProcess:  # reaped between the two looks
+            return False
+        return len(found) == 4 and psutil.STATUS_ZOMBIE not in found
 
     eventually(settled, "orphans adopted and reaped")
     agent.order("stop")
