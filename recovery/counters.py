@@ -5,7 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from recovery.annotations import HaSettings, read_annotations
-from recovery.cells import COUNTERS_CELL, Charge, CountersCell, IncidentCell, RunCell
+from recovery.cells import (
+    COUNTERS_CELL,
+    INCIDENT_CELL,
+    Charge,
+    CountersCell,
+    IncidentCell,
+    RunCell,
+)
 from recovery.turn import Turn
 from rules.model import ChainEffect, Strategy
 from schemas.records import Counters
@@ -111,10 +118,11 @@ def note_step(turn: Turn, step: int, *, attempt: int | None) -> None:
     Steps of the time before the last restart say nothing, however late they are heard of.
     """
     counters = counters_of(turn)
-    if attempt and attempt < counters.attempts:
+    attempt = known_attempt(turn, attempt)
+    if attempt is not None and attempt < counters.attempts:
         return
     if (
-        not attempt  # not said, or a pod that was never given an order: it may be a new one
+        attempt is None
         and counters.last_restart_at is not None
         and turn.event.time < counters.last_restart_at
     ):
@@ -132,6 +140,12 @@ def note_step(turn: Turn, step: int, *, attempt: int | None) -> None:
         after = replace(after, in_place_since_progress=0, hang_chain=0, furthest_step=step)
     if after is not counters:
         turn.put(COUNTERS_CELL, after)
+
+
+def known_attempt(turn: Turn, attempt: int | None) -> int | None:
+    """The attempt a process says it belongs to; None where that says nothing: pods of a new issue were given no order and say 0."""
+    incident = turn.get(INCIDENT_CELL, IncidentCell)
+    return None if attempt == 0 and incident is not None and incident.new_issue else attempt
 
 
 def snapshot(turn: Turn, run: RunCell) -> Counters:

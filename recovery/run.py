@@ -19,7 +19,7 @@ from recovery.cells import (
     WaitingCell,
     pod_name,
 )
-from recovery.counters import counters_of, ha_of, note_step
+from recovery.counters import counters_of, ha_of, known_attempt, note_step
 from recovery.ends import (
     check_came,
     eviction_came,
@@ -214,11 +214,11 @@ def _milestone(turn: Turn, data: Milestone) -> None:
         return
     if incident.state is not IncidentState.STABILISING:
         return
-    if data.attempt and data.attempt != incident.attempt:
+    attempt, since = known_attempt(turn, data.attempt), counters_of(turn).last_restart_at
+    if attempt is not None and attempt != incident.attempt:
         return
-    restarted = counters_of(turn).last_restart_at
-    if not data.attempt and restarted is not None and turn.event.time < restarted:
-        return  # of the time before; a pod that was never given an order, as a new one, says attempt 0
+    if attempt is None and since is not None and turn.event.time < since:
+        return  # of the time before
     counters = counters_of(turn)
     restarted = counters.last_restart_at or turn.now
     seconds = max(0.0, (turn.now - restarted).total_seconds())

@@ -67,3 +67,12 @@ def test_an_attempt_that_was_superseded_is_not_believed() -> None:
     assert running.incident.attempt == 2
     say_stable(running, attempt=1)
     assert running.incident.state is IncidentState.STABILISING
+
+
+def test_in_place_every_pod_was_given_an_order_so_attempt_0_is_of_the_time_before() -> None:
+    running = World().begin(job_retry_num="3")
+    running.fault(HBM)
+    running.settle(MINUTE)
+    say_stable(running, attempt=0)
+    assert running.incident is not None
+    assert running.incident.state is IncidentState.STABILISING
