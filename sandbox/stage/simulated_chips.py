@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 DEVICE = "nvidia"
-WELL: dict[str, Any] = {"codes": [], "heals": True, "seconds": 0.2}
+WELL: dict[str, Any] = {"codes": [], "heals": True, "seconds": 0.2, "resets": []}
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class SimulatedChips:
         self.devices.mkdir(parents=True)
         for index, uuid in enumerate(self.uuids):
             self.device(index).touch()
-            _write(self._state_file(uuid), {**WELL, "resets": []})
+            _write(self._state_file(uuid), WELL)
 
     @property
     def devices(self) -> Path:
@@ -73,7 +73,7 @@ class SimulatedChips:
         self._set(uuid, codes=sorted({*state["codes"], code}))
 
     def mend(self, uuid: str) -> None:
-        """As new; its resets stay written down."""
+        """As new."""
         self._set(uuid, **WELL)
 
     def behave(self, uuid: str, *, heals: bool = True, seconds: float = 0.2) -> None:

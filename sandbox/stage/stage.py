@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, TypeVar
@@ -33,7 +33,7 @@ from sandbox.stage.records import Records
 from sandbox.stage.simulated_chips import SimulatedChips
 from sandbox.stage.training_job import TrainingJob
 from sandbox.training import build
-from schemas.cluster import ISOLATED, JOB_UID_LABEL
+from schemas.cluster import ISOLATED, JOB_UID_LABEL, RANK_LABEL
 
 T = TypeVar("T")
 
@@ -102,6 +102,7 @@ class Stage:
             KubernetesSettings(kubeconfig=plane.kubeconfig, timeout=timedelta(seconds=5)), "stage"
         )
         self.effects = Effects(self.api)
+        self._chapter = datetime.now(UTC)
         self._logs = folder / "logs"
         self._records: Records | None = None
         self._training: Path | None = None
@@ -165,6 +166,7 @@ class Stage:
             node.mend()
             self.release(node)
         self.wait("all nodes to be Ready", self.all_nodes_ready, READY_SECONDS)
+        self._chapter = datetime.now(UTC)
 
     def release(self, node: StageNode) -> None:
         """Take relight's taint and cordon off, as a person with kubectl does. Does nothing where there are none."""
@@ -351,13 +353,18 @@ class Stage:
         except ApiNotFound:
             return []
         found = self.api.list(paths.pods(job.namespace), labels=f"{JOB_UID_LABEL}={uid}").items
-        return sorted(
-            found, key=lambda pod: int(pod["metadata"]["labels"]["batch.kubernetes.io/job-completion-index"])
-        )
+        return sorted(found, key=_rank)
+
+    def pod(self, job: TrainingJob, rank: int) -> Object:
+        """The newest pod of a rank. Raises LookupError when there is none."""
+        found = [pod for pod in self.pods(job) if _rank(pod) == rank]
+        if not found:
+            raise LookupError(f"{job.name} has no pod of rank {rank}")
+        return max(found, key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
 
     def node_of(self, job: TrainingJob, rank: int) -> StageNode:
         """The node on which a rank runs."""
-        return self.nodes[self.pods(job)[rank]["spec"]["nodeName"]]
+        return self.nodes[self.pod(job, rank)["spec"]["nodeName"]]
 
     # ------------------------------------------------------------------ looking
 
@@ -388,7 +395,7 @@ class Stage:
             time.sleep(LOOK_EVERY)
 
     def story(self) -> str:
-        """What happened."""
+        """What happened since everything last worked."""
         self.records.refresh()
         pods = []
         for job in self.jobs:
@@ -396,4 +403,8 @@ class Stage:
                 pods += self.pods(job)
             except ApiError as error:
                 pods.append({"metadata": {"name": f"{job.name}: {error}"}})
-        return story.tell(self.records, self.programs.values(), self.jobs, pods)
+        return story.tell(self.records, self.programs.values(), self.jobs, pods, since=self._chapter)
+
+
+def _rank(pod: Object) -> int:
+    return int(pod["metadata"]["labels"][RANK_LABEL])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 
 from runtime.kubernetes import Object
 from sandbox.stage.program import Program
@@ -16,15 +17,20 @@ from schemas.signals import ProcessExit, ProcessState
 
 LOG_LINES = 12
 LONGEST_LINE = 400
-SIGNALS_LEFT_OUT = frozenset({"heartbeat", "metric", "pre_check", "progress"})
+SIGNALS_LEFT_OUT = frozenset({"heartbeat", "metric", "milestone", "pre_check", "progress"})
 
 
 def tell(
-    records: Records, programs: Iterable[Program], jobs: Iterable[TrainingJob], pods: Sequence[Object]
+    records: Records,
+    programs: Iterable[Program],
+    jobs: Iterable[TrainingJob],
+    pods: Sequence[Object],
+    *,
+    since: datetime,
 ) -> str:
-    """All of it, oldest first."""
+    """All of it from some time on, oldest first."""
     parts = ["", "--- what was seen, decided and done"]
-    parts += [_line(event) for event in _events(records)]
+    parts += [_line(event) for event in _events(records) if event.time >= since]
     parts += [f"dead letter: {reason}: {value[:200]!r}" for reason, value in records.dead_letters]
     for job in jobs:
         parts.append(f"--- {job.name}: checkpoints {job.saved_steps()}")

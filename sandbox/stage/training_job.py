@@ -173,4 +173,9 @@ class TrainingJob:
 
     def ask(self, fault: str, *, step: int = 0) -> None:
         """Ask a rank to fail (`exit-2`) or to hang (`hang-2`) from a step on."""
+        self.prepare()
         (self.faults / fault).write_text(str(step), encoding="utf-8")
+
+    def let_go(self, fault: str) -> None:
+        """Ask no more."""
+        (self.faults / fault).unlink(missing_ok=True)

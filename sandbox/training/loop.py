@@ -53,7 +53,7 @@ class Rank:
         while state.step < self._settings.steps:
             began = time.monotonic()
             state = self._step(state)
-            tell("step", state.step)
+            tell("step", state.step, step_seconds=round(time.monotonic() - began, 6))
             if state.step == resumed + 1:
                 tell("milestone", "first_step")
             if pace.step(time.monotonic() - began):

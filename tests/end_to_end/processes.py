@@ -19,10 +19,11 @@ def trainer(stage: Stage, job: TrainingJob, rank: int) -> psutil.Process:
 
 
 def _running(stage: Stage, job: TrainingJob, rank: int, program: str) -> psutil.Process:
-    pod = stage.pods(job)[rank]["metadata"]
+    pod = stage.pod(job, rank)["metadata"]
     first = psutil.Process(stage.node_of(job, rank).kubelet.pid_of(pod["namespace"], pod["name"], CONTAINER))
     for process in (first, *first.children(recursive=True)):
-        # The interpreter's first argument: a shell or a supervisor names the trainer too, among others.
-        if any(argument.endswith(program) for argument in process.cmdline()[1:2]):
+        # What the interpreter runs: a shell or a supervisor names the trainer too, among others.
+        words = [word for word in process.cmdline()[1:] if not word.startswith("-")]
+        if words and words[0].endswith(program):
             return process
     raise LookupError(f"rank {rank} of {job.name} has no {program}: {first.children(recursive=True)}")

@@ -78,11 +78,12 @@ def test_a_node_that_falls_silent_during_the_stop_is_taken_for_the_fault(
 
     stage.node_of(job, 1).xid(GPU_STOPPED)
     decision = decided(stage, run, "isolated_job_reschedule")
-    still = trainer(stage, job, 2)
+    stage.wait("the suspend to be waited for", lambda: _looks(stage, run, StepName.SUSPEND_JOB) > 2, 60.0)
 
     assert "stayed silent and their nodes are not Ready" in decision.reason
-    assert still.is_running()
-    assert starts(job) == {("1", "1"): all_ranks(job)}  # no second writer while the first may live
+    # No second writer while the first may live: nobody is heard of that pod, so the job is not resumed.
+    assert StepName.RESUME_JOB not in {command.step for command in stage.records.commands(run)}
+    assert starts(job) == {("1", "1"): all_ranks(job)}
 
     silent.agent.resume()
     silent.kubelet.start()
@@ -138,7 +139,7 @@ def test_a_rank_that_dies_by_itself_during_the_stop_is_started_again_with_the_ot
 
 def test_a_container_out_of_memory_is_an_end_without_a_hardware_fault(stage: Stage, job: TrainingJob) -> None:
     run = train(stage, job)
-    pod = stage.pods(job)[2]["metadata"]
+    pod = stage.pod(job, 2)["metadata"]
 
     stage.node_of(job, 2).kubelet.run_out_of_memory(pod["namespace"], pod["name"], CONTAINER)
     decision = decided(stage, run, "unconditional_job_reschedule")
@@ -149,3 +150,7 @@ def test_a_container_out_of_memory_is_an_end_without_a_hardware_fault(stage: Sta
     assert incident.result is IncidentResult.RECOVERED
     assert all(node.resets() == [] for node in stage.nodes.values())
     assert starts(job)[("2", "1")] == all_ranks(job)
+
+
+def _looks(stage: Stage, run: str, step: StepName) -> int:
+    return sum(command.step is step and command.action == "look" for command in stage.records.commands(run))

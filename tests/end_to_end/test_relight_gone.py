@@ -22,7 +22,9 @@ def test_killed_for_good_at_every_step_it_leaves_each_job_to_its_own_end(stage: 
     """Four jobs of one rank, each at another step of its recovery, and then nobody is left to end any of them."""
     names = ("just-told", "healing", "held", "stabilising")
     jobs = {name: stage.job(f"gone-{name}", ranks=1, environment=HELD, stable_within=0.0) for name in names}
-    runs = {name: train(stage, job) for name, job in jobs.items()}
+    for name in ("just-told", "healing", "stabilising"):
+        jobs[name].ask("hang-0", step=40)  # so that none ends before all are where they should be
+    runs = {name: train(stage, jobs[name]) for name in ("just-told", "healing", "stabilising", "held")}
     nodes = {name: stage.node_of(job, 0) for name, job in jobs.items()}
     before = {name: containers(stage.pods(job)) for name, job in jobs.items()}
 
@@ -36,6 +38,8 @@ def test_killed_for_good_at_every_step_it_leaves_each_job_to_its_own_end(stage: 
     nodes["just-told"].xid(GPU_STOPPED)
     stage.kill_relight()
     ordered = {name: stage.effects.orders(before[name][0][0]) for name in names}
+    for job in jobs.values():
+        job.let_go("hang-0")
 
     for job in jobs.values():
         finished(stage, job)
