@@ -21,6 +21,7 @@ from recovery.cells import (
 from recovery.classification import NODE_NAMESPACE
 from recovery.counters import counters_of, ha_of, refund
 from recovery.journal import decide, notify
+from recovery.pace import restarted
 from recovery.plan import (
     FAIL_JOB,
     RELEASE_JOB,
@@ -88,6 +89,7 @@ def finish(turn: Turn, incident: IncidentCell, last: Step) -> None:
         close(turn, incident, IncidentResult.FAILED if failed else IncidentResult.RELEASED)
         return
     counters = restart_done(turn, run)
+    restarted(turn)
     incident = without_end(incident)
     if not ha_of(turn, run).on:  # it was switched off meanwhile: from here on the job is left alone
         close(turn, incident, IncidentResult.CANCELLED)

@@ -84,6 +84,16 @@ class CountersCell:
 
 
 @dataclass(frozen=True, slots=True)
+class PaceCell:
+    """How long the steps of the run's lowest rank took: before the fault, and since the restart."""
+
+    rank: int
+    before: tuple[float, ...] = ()
+    since: tuple[float, ...] = ()
+    due: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class PodCell:
     """One pod of the run: where it is and what its supervisor last said."""
 
@@ -400,6 +410,7 @@ AnyCell = (
     OriginCell
     | RunCell
     | CountersCell
+    | PaceCell
     | PodCell
     | FaultCell
     | WindowCell
@@ -421,6 +432,7 @@ AnyCell = (
 
 RUN_CELL: Final = "run"
 COUNTERS_CELL: Final = "counters"
+PACE_CELL: Final = "pace"
 INCIDENT_CELL: Final = "incident"
 EVIDENCE_CELL: Final = "evidence"
 NODE_CELL: Final = "node"

@@ -112,21 +112,21 @@ def rest(turn: Turn, run: RunCell) -> CountersCell:
     return rested
 
 
-def note_step(turn: Turn, step: int, *, attempt: int | None) -> None:
+def note_step(turn: Turn, step: int, *, attempt: int | None) -> bool:
     """A training step was seen: judge the first one after a restart, and progress beyond the furthest.
 
-    Steps of the time before the last restart say nothing, however late they are heard of.
+    Steps of the time before the last restart say nothing, however late they are heard of: False for those.
     """
     counters = counters_of(turn)
     attempt = known_attempt(turn, attempt)
     if attempt is not None and attempt < counters.attempts:
-        return
+        return False
     if (
         attempt is None
         and counters.last_restart_at is not None
         and turn.event.time < counters.last_restart_at
     ):
-        return
+        return False
     after = counters
     if counters.awaiting_first_step:
         same = step == counters.last_resume_step
@@ -140,6 +140,7 @@ def note_step(turn: Turn, step: int, *, attempt: int | None) -> None:
         after = replace(after, in_place_since_progress=0, hang_chain=0, furthest_step=step)
     if after is not counters:
         turn.put(COUNTERS_CELL, after)
+    return True
 
 
 def known_attempt(turn: Turn, attempt: int | None) -> int | None:

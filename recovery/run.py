@@ -32,6 +32,7 @@ from recovery.ends import (
 from recovery.faults import fault_came
 from recovery.gap import run_lost_messages
 from recovery.occurrences import expire_fault
+from recovery.pace import note_pace
 from recovery.plan import close
 from recovery.run_facts import pod_bound, pod_ended, run_seen, state_of_issue
 from recovery.run_state import run_of
@@ -176,7 +177,10 @@ def _release_waiting(turn: Turn, name: str, *, companion: bool = False) -> None:
 def _progress(turn: Turn, data: Progress, run: RunCell) -> None:
     if data.step is None:
         return
-    note_step(turn, data.step, attempt=data.attempt)
+    if not note_step(turn, data.step, attempt=data.attempt):
+        return
+    if note_pace(turn, data, incident_of(turn)):
+        _stable(turn)
     stale = run.progress_at is None or turn.event.time - run.progress_at >= turn.rulebook.settings.node_grace
     if run.known and (stale or not run.reports_progress):
         turn.put(
@@ -219,6 +223,14 @@ def _milestone(turn: Turn, data: Milestone) -> None:
         return
     if attempt is None and since is not None and turn.event.time < since:
         return  # of the time before
+    _stable(turn)
+
+
+def _stable(turn: Turn) -> None:
+    """Throughput is what it was: the incident is over."""
+    incident = incident_of(turn)
+    if incident is None:
+        return
     counters = counters_of(turn)
     restarted = counters.last_restart_at or turn.now
     seconds = max(0.0, (turn.now - restarted).total_seconds())

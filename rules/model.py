@@ -282,6 +282,12 @@ class Stabilising(Document):
 
     at_least: Duration
     times_last: Annotated[float, Field(ge=1)]
+    steps: Annotated[int, Field(strict=True, ge=1, le=100)]
+    """Steps in a row that must be as fast as before the fault."""
+    within: Annotated[float, Field(gt=0, le=1)]
+    """How far from the median, as a share of it."""
+    of_last: Annotated[int, Field(strict=True, ge=1, le=500)]
+    """The median is of the last so many steps before the fault."""
 
 
 class Barrier(Document):

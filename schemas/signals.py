@@ -113,7 +113,8 @@ class ProcessExit(Signal):
     kind: Literal["process_exit"] = "process_exit"
     placement: Placement
     start: Annotated[int, Field(ge=1)]
-    """MA_PROC_START_CNT of the process that ended: (pod, start) is the identity of the exit, the same from every reporter."""
+    """Which start of a process in this pod ended, counted from 1 and never anew (MA_PROC_START_CNT may be reset, A29): (pod, start) is the
+    identity of the exit, the same from every reporter."""
     exit_code: Annotated[int, Field(ge=0, le=255)]
     signal: Annotated[int, Field(ge=1, le=64)] | None = None
     oom: bool = False

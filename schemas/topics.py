@@ -53,11 +53,15 @@ _MONTH: Final = timedelta(days=30)
 
 SIGNALS: Final = Topic(
     name="signals.v1",
-    key="node",  # of whoever saw it, whatever it is about; a fact that names no node is keyed by its run
+    key="who saw it: a node's agent by its node, the watcher by one key of its own",
     cleanup=Cleanup.DELETE,
     retention=_WEEK,
     writers=(Component.NODE_AGENT, Component.WATCHER),
-    readers=(Component.ROUTER, Component.AUDIT),
+    readers=(
+        Component.ROUTER,
+        Component.WATCHER,
+        Component.AUDIT,
+    ),  # the watcher reads back what it told before
     says="everything observed by relight's own eyes",
     log_append_time=True,
     max_message_bytes=4_000_000,

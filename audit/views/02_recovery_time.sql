@@ -72,7 +72,11 @@ SELECT
     if(reached.loaded = 0, NULL, reached.loaded) AS loaded,
     if(reached.connected = 0, NULL, reached.connected) AS connected,
     if(reached.stepped = 0, NULL, reached.stepped) AS stepped,
-    if(reached.stable = 0, NULL, reached.stable) AS stable
+    -- Relight's own judgement of the pace closes the incident as recovered; a trainer may have said so before.
+    multiIf(
+        reached.stable != 0, toNullable(reached.stable),
+        spans.result = 'recovered' AND isNull(spans.next_decided), spans.closed,
+        NULL) AS stable
 FROM spans
 LEFT JOIN reached ON reached.cluster = spans.cluster AND reached.incident = spans.incident AND reached.attempt = spans.attempt;
 

@@ -259,3 +259,16 @@ def test_every_column_of_a_table_the_views_stand_on_says_what_it_is_or_is_plain(
     )
 
     assert told[0][0] >= 10
+
+
+def test_an_incident_that_relight_itself_judged_stable_ends_when_it_was_closed(
+    story: Story, read: Any
+) -> None:
+    in_place(story, "run-1", "inc-1", (2, 12, 15, 18, 19, None))
+    story.records = [r for r in story.records if b'"result":"incomplete"' not in (r.value or b"")]
+    story.state("inc-1", 1, IncidentState.CLOSED, 33, result=IncidentResult.RECOVERED)
+
+    found = read()
+
+    assert found.phases("inc-1")["stabilisation"] == (15.0, "measured")
+    assert found("SELECT rto_seconds, outcome FROM {db}.rto") == [(33.0, "recovered")]
