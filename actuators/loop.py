@@ -35,6 +35,7 @@ STAGE: Final = "actuators"
 _POLL: Final = 0.1
 _FULL: Final = 0.05
 _FLUSH: Final = 5.0
+_CLOSE: Final = 1.0
 
 CarryOut = Callable[[Command], Outcome]
 
@@ -293,7 +294,15 @@ class CommandLoop:
         self._producer.flush(max(0.0, min(_FLUSH, ends - time.monotonic())))
         _log.info("commands ended", settled=settled, unconfirmed=self.in_flight)
         self._commit(wait=False)
-        self._consumer.close()
+        self._close(max(_CLOSE, ends - time.monotonic()))
+
+    def _close(self, patience: float) -> None:
+        """Leave the group. Without a broker the client waits, up to a minute: it is left behind then; what is not committed is repeated."""
+        closing = threading.Thread(target=self._consumer.close, name="closing", daemon=True)
+        closing.start()
+        closing.join(patience)
+        if closing.is_alive():
+            _log.warning("the broker does not answer: the group will miss us after its session timeout")
 
 
 def _any(taken: Taken) -> bool:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from actuators.announcing import Announcer
@@ -28,6 +28,9 @@ from runtime.topics import TopicAdministration
 from schemas.commands import Command, Outcome, OutcomeResult
 
 EVENTS_GRACE: Final = 2.0
+OVERDUE_AFTER: Final = timedelta(seconds=5)
+"""Past the grace: a library that waits for a broker or a server must not hold the end up."""
+EXIT_OVERDUE: Final = 1
 _log = logs.get(__name__)
 
 
@@ -117,7 +120,7 @@ def run_actuators(
                 )
             )
             _log.info("metrics and health are served", port=server.port)
-        _stop_on_signals(loop)
+        _stop_on_signals(loop, settings.consumer.stop_grace)
         _log.info("actuators run", dry_run=settings.acting.dry_run, paused=settings.acting.paused)
         loop.run()
     _log.info("actuators ended")
@@ -152,8 +155,21 @@ def _add_checks(
     health.add("api", reach.check)
 
 
-def _stop_on_signals(loop: CommandLoop) -> None:
+def _stop_on_signals(loop: CommandLoop, grace: timedelta) -> None:
     if threading.current_thread() is not threading.main_thread():
         return
+
+    def stop(number: int, frame: object) -> None:
+        del number, frame
+        loop.stop()
+        overdue = threading.Timer((grace + OVERDUE_AFTER).total_seconds(), _end)
+        overdue.daemon = True
+        overdue.start()
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: loop.stop())
+        signal.signal(number, stop)
+
+
+def _end() -> None:
+    _log.error("did not end in time, ending at once")
+    os._exit(EXIT_OVERDUE)
