@@ -491,6 +491,9 @@ def due_came(turn: Turn, incident: IncidentCell) -> None:
     if incident.deadline is not None and turn.now < incident.deadline:
         steps.look(turn, incident)
         return
+    if steps.look_was_missed(incident):
+        steps.look(turn, steps.given_back(turn, incident))
+        return
     if incident.unreachable:
         hold_on(turn, incident, turn.rulebook.settings.api_hold, "the API does not answer")
         return

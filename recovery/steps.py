@@ -209,6 +209,23 @@ def barrier_met(incident: IncidentCell) -> bool:
     return incident.told >= 0 and incident.reported >= incident.told
 
 
+def look_was_missed(incident: IncidentCell) -> bool:
+    """A look was due before the deadline and nobody asked: relight itself was away. Nothing may be concluded from that silence."""
+    return (
+        incident.deadline is not None
+        and incident.look_at is not None
+        and incident.look_at < incident.deadline
+    )
+
+
+def given_back(turn: Turn, incident: IncidentCell) -> IncidentCell:
+    """The step gets the time back that was left when the look was missed, and one look's time at least."""
+    if incident.step is None or incident.deadline is None or incident.look_at is None:
+        return incident
+    left = max(incident.deadline - incident.look_at, incident.step.look_every)
+    return replace(incident, deadline=turn.after(left))
+
+
 def look(turn: Turn, incident: IncidentCell) -> None:
     """Ask the actuator how the step stands."""
     step = incident.step
