@@ -103,6 +103,7 @@ class Stage:
         )
         self.effects = Effects(self.api)
         self._chapter = datetime.now(UTC)
+        self._jobs_made = 0
         self._logs = folder / "logs"
         self._records: Records | None = None
         self._training: Path | None = None
@@ -167,6 +168,14 @@ class Stage:
             self.release(node)
         self.wait("all nodes to be Ready", self.all_nodes_ready, READY_SECONDS)
         self._chapter = datetime.now(UTC)
+
+    def isolated(self) -> list[str]:
+        """Names of the nodes that carry relight's taint."""
+        nodes = self.api.list(paths.nodes()).items
+        keys = {
+            node["metadata"]["name"]: {t["key"] for t in node["spec"].get("taints") or []} for node in nodes
+        }
+        return [name for name, found in keys.items() if ISOLATED in found]
 
     def release(self, node: StageNode) -> None:
         """Take relight's taint and cordon off, as a person with kubectl does. Does nothing where there are none."""
@@ -300,7 +309,8 @@ class Stage:
         """A training job in the namespace `default`, with a folder of its own."""
         if self._training is None:
             raise SandboxError("the stage was not started")
-        folder = self.folder / "jobs" / name
+        self._jobs_made += 1  # a folder of its own for each: what another left there is none of its business
+        folder = self.folder / "jobs" / f"{self._jobs_made}-{name}"
         return TrainingJob(**{
             "name": name, "namespace": "default", "folder": folder, "program": self._training,
             "devices": str(self.folder / "nodes" / "$(NODE_NAME)" / "chips" / "dev"), **differs

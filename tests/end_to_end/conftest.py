@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Generator, Iterator
 from datetime import timedelta
 
 import pytest
@@ -12,7 +13,7 @@ from sandbox.control_plane import ControlPlane, NodeLifecycle, Options
 from sandbox.kafka_server import KafkaBroker
 from sandbox.kubelet.process import missing
 from sandbox.stage.stage import Options as StageOptions
-from sandbox.stage.stage import Stage
+from sandbox.stage.stage import Stage, TimeUp
 from sandbox.stage.training_job import TrainingJob
 from tests.real import parts
 
@@ -21,6 +22,19 @@ QUICK_LIFE = NodeLifecycle(
     monitor_period=timedelta(seconds=1),
     startup_grace=timedelta(seconds=20),
 )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A test that failed on a stage tells what happened on it."""
+    report = yield
+    stage = getattr(item, "funcargs", {}).get("stage")
+    told = call.excinfo is not None and isinstance(call.excinfo.value, TimeUp)
+    if report.when == "call" and report.failed and isinstance(stage, Stage) and not told:
+        report.sections.append(("what happened on the stage", stage.story()))
+    return report
 
 
 @pytest.fixture(scope="session")
@@ -61,4 +75,4 @@ def stage(whole_stage: Stage) -> Iterator[Stage]:
 @pytest.fixture
 def job(stage: Stage, request: pytest.FixtureRequest) -> TrainingJob:
     """A job for this test, not submitted yet."""
-    return stage.job(request.node.name[:40].rstrip("_-[]").replace("_", "-").lower())
+    return stage.job(re.sub(r"[^a-z0-9]+", "-", request.node.name.lower())[:40].strip("-"))

@@ -62,6 +62,7 @@ def test_killed_for_good_at_every_step_it_leaves_each_job_to_its_own_end(stage: 
     for name, run in runs.items():
         stage.wait(f"the incident of {name} to be closed", lambda run=run: _is_closed(stage, run), 60.0)  # type: ignore[misc]
     assert {name: stage.effects.orders(before[name][0][0]) for name in names} == ordered
+    assert stage.isolated() == []  # nobody looked at the chip meanwhile, so nothing is concluded from that
 
 
 @pytest.mark.parametrize("moment", [StepName.STOP_PROCESSES, StepName.HEAL_CHIPS, StepName.START_PROCESSES])
