@@ -9,7 +9,7 @@ from typing import Final
 from runtime import paths
 from runtime.informer import Difference, Informer, uid_of
 from runtime.kubernetes import Cluster, Object
-from schemas.cluster import DESIRED, REPAIR
+from schemas.cluster import DESIRED, ISOLATED, REPAIR
 
 SYNC_SECONDS: Final = 30.0
 
@@ -21,9 +21,12 @@ class Effects:
         self._lock = threading.Lock()
         self._orders: dict[str, list[str]] = defaultdict(list)
         self._repairs: dict[str, list[tuple[str, str]]] = defaultdict(list)
+        self._isolations: dict[str, list[bool]] = defaultdict(list)
+        self._suspensions: dict[str, list[bool]] = defaultdict(list)
         self._informers = [
             Informer(api, paths.pods(), self._pod),
             Informer(api, paths.nodes(), self._node),
+            Informer(api, paths.jobs(), self._job),
         ]
 
     def start(self) -> None:
@@ -48,6 +51,16 @@ class Effects:
         with self._lock:
             return list(self._repairs[node_uid])
 
+    def isolations(self, node_uid: str) -> list[bool]:
+        """Whether our taint stood on a node, each time that changed."""
+        with self._lock:
+            return list(self._isolations[node_uid])
+
+    def suspensions(self, job_uid: str) -> list[bool]:
+        """Whether a job was suspended, each time that changed."""
+        with self._lock:
+            return list(self._suspensions[job_uid])
+
     def _pod(self, difference: Difference) -> None:
         before, now = _annotation(difference.old, DESIRED), _annotation(difference.new, DESIRED)
         if now and now != before:
@@ -62,6 +75,25 @@ class Effects:
         if written:
             with self._lock:
                 self._repairs[uid_of(difference.object)].extend(written)
+        isolated = _is_isolated(difference.new)
+        if isolated != _is_isolated(difference.old):
+            with self._lock:
+                self._isolations[uid_of(difference.object)].append(isolated)
+
+    def _job(self, difference: Difference) -> None:
+        suspended = _is_suspended(difference.new)
+        if difference.new is not None and suspended != _is_suspended(difference.old):
+            with self._lock:
+                self._suspensions[uid_of(difference.object)].append(suspended)
+
+
+def _is_isolated(node: Object | None) -> bool:
+    taints = [] if node is None else node["spec"].get("taints") or []
+    return any(taint["key"] == ISOLATED for taint in taints)
+
+
+def _is_suspended(job: Object | None) -> bool:
+    return job is not None and bool(job["spec"].get("suspend"))
 
 
 def _annotations(item: Object | None) -> dict[str, str]:

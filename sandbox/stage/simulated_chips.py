@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 DEVICE = "nvidia"
+LOOK_AGAIN = 0.05  # seconds
 WELL: dict[str, Any] = {"codes": [], "heals": True, "seconds": 0.2, "resets": []}
 
 
@@ -89,7 +90,8 @@ class SimulatedChips:
     def reset(self, uuid: str) -> int:
         """Reset one chip; the exit code says whether it healed."""
         began, holders = time.time(), self._holders(uuid)
-        time.sleep(self._state(uuid)["seconds"])
+        while time.time() - began < self._state(uuid)["seconds"]:  # read again: it may be told to be quicker
+            time.sleep(LOOK_AGAIN)
         state = self._state(uuid)
         done = Reset(began, time.time(), holders)
         codes = [] if state["heals"] else state["codes"]
