@@ -13,8 +13,6 @@ JOB_RETRY_NUM: Final = "fault-tolerance/job-retry-num"
 UNCONDITIONAL_RETRY: Final = "fault-tolerance/job-unconditional-retry"
 HANG_RETRY: Final = "fault-tolerance/hang-retry"
 POD_RETRY_NUM: Final = "fault-tolerance/pod-retry-num"
-RETRIES_USED: Final = "relight.dev/job-retries-used"
-POD_RETRIES_USED: Final = "relight.dev/pod-retries-used"
 MAX_JOB_RETRY_NUM: Final = 128
 """Upper end of job-retry-num (seed 001, table 2)."""
 _MAX_DIGITS: Final = 9

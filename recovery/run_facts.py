@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from recovery.annotations import POD_RETRIES_USED, RETRIES_USED, mirrored_use
+from recovery.annotations import mirrored_use
 from recovery.cells import COUNTERS_CELL, RUN_CELL, CountersCell, PodCell, RunCell, pod_name
 from recovery.counters import counters_of, ha_of
 from recovery.journal import decide, notify
 from recovery.run_state import run_of
 from recovery.turn import Turn
+from schemas.cluster import POD_RETRIES_USED, RETRIES_USED
 from schemas.facts import IssueState, PodBound, PodEnded, RunSeen
 from schemas.ids import derive_id
 from schemas.records import FaultDomain

@@ -2,7 +2,8 @@
 
 Two patches, each conditional, each harmless to crash after: the epoch and the nodes to keep off while it is suspended, the suspension last. A
 look finds by the epoch on the job how far it came. Servers before 1.36 take a change of the template of a job that had begun only when its
-start time is taken off first (finding Q8); that needs rights on jobs/status.
+start time is taken off first (finding Q8); that needs rights on jobs/status. What is used of the run's budgets is mirrored on the job with
+the epoch, for a core that has lost its own counters (finding Q35).
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ from actuators.world import Words, World
 from runtime import paths
 from runtime.errors import ApiInvalid
 from runtime.kubernetes import Object
-from schemas.cluster import EPOCH, RUN
+from schemas.cluster import EPOCH, POD_RETRIES_USED, RETRIES_USED, RUN
 from schemas.commands import Command
+from schemas.records import Counters
 
 WAITING = "Pending"
 
@@ -42,6 +44,8 @@ class ResumeArguments(RunArguments):
 
     epoch: Annotated[int, Field(ge=2)]
     """Of the issue to start."""
+    counters: Counters = Counters()
+    """As they stand after the decision."""
 
 
 def act(command: Command, world: World) -> Reply:
@@ -79,7 +83,11 @@ def template_change(run: RunObject, given: ResumeArguments, most_nodes: int) -> 
         "metadata": {"annotations": carried},
         "spec": {"affinity": _replacing(run.job, affinity_without(run.job, names))},
     }
-    annotations = {**carried, KEPT_OFF: json.dumps(names) if names else None}
+    used = {
+        RETRIES_USED: str(given.counters.job_retries_used),
+        POD_RETRIES_USED: str(given.counters.pod_retries_used),
+    }
+    annotations = {**carried, **used, KEPT_OFF: json.dumps(names) if names else None}
     return {"metadata": {"annotations": annotations}, "spec": {"template": template}}
 
 

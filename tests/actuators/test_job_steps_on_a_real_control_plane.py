@@ -16,8 +16,9 @@ from runtime import paths
 from runtime.errors import ApiAway
 from runtime.kubernetes import Cluster, Object, PatchKind
 from sandbox.control_plane import Options
-from schemas.cluster import EPOCH, RUN
+from schemas.cluster import EPOCH, POD_RETRIES_USED, RETRIES_USED, RUN
 from schemas.commands import Command, Outcome, OutcomeResult, StepName
+from schemas.records import Counters
 from tests.actuators.real_job import make_job, pods_of, wait_until
 from tests.actuators.real_scene import RealScene, command
 from tests.real.kubernetes import NewCluster, client_of, make_namespace
@@ -87,6 +88,20 @@ def test_suspend_and_resume_make_new_pods_of_the_next_epoch_on_the_same_object(
         assert pod["metadata"]["annotations"][EPOCH] == "2"
         assert pod["metadata"]["annotations"][RUN] == job["metadata"]["uid"]
         assert kept_off(pod["spec"]) == ["bad-node", "worse-node"]
+
+
+def test_what_is_used_of_the_budgets_is_mirrored_on_the_job(
+    scene: RealScene, api: Cluster, namespace: str
+) -> None:
+    job = make_job(api, namespace, 1)
+    until_it_ends(scene, suspend(job))
+
+    order = resume(job)
+    counters = Counters(job_retries_used=2, pod_retries_used=1).model_dump()
+    scene.perform(order.model_copy(update={"arguments": {**order.arguments, "counters": counters}}))
+
+    annotations = read(api, job)["metadata"]["annotations"]
+    assert (annotations[RETRIES_USED], annotations[POD_RETRIES_USED]) == ("2", "1")
 
 
 def kept_off(pod_spec: Object) -> list[str]:
