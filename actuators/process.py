@@ -64,6 +64,7 @@ class Hands:
         self._api = api
         self._fan_out = fan_out
         self._voice = voice
+        self._one_at_a_time = threading.Lock()
 
     def __call__(self, command: Command) -> Outcome:
         """Never raises."""
@@ -75,6 +76,7 @@ class Hands:
             executor=self._fan_out,
             voice=self._voice,
             settings=self._settings,
+            one_at_a_time=self._one_at_a_time,
         )
         return perform(command, world)
 

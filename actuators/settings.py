@@ -10,6 +10,50 @@ from pydantic import Field, model_validator
 from runtime.settings import Duration, Group, KubernetesSettings, Settings
 
 
+class IsolationSettings(Group):
+    """Guards of isolating (design 8). Healing and releasing are never held up by them."""
+
+    most: Annotated[int, Field(ge=0)] = 8
+    """Nodes isolated at once at most, counted from our taints. 8: some hours of a large fleet's faults, not a switch's. Nothing: 0."""
+    share: Annotated[float, Field(ge=0, le=1)] = 0.5
+    """The same as a share of the fleet, one node at least; the smaller of the two holds. Off: 1."""
+    most_an_hour: Annotated[int, Field(ge=0, le=1000)] = 16
+    """Isolations begun within an hour at most. 16: twice what may stand at once. Off: 0."""
+    fewest_left: Annotated[int, Field(ge=0)] = 1
+    """Nodes that must stay usable (Ready, not cordoned by anybody), whatever happens. Off: 0."""
+    most_runs: Annotated[int, Field(ge=0, le=1000)] = 8
+    """Runs that may lose nodes within `runs_within`: more at once have a cause that is not their nodes. Off: 0."""
+    runs_within: Duration = timedelta(minutes=10)
+    """See `most_runs`."""
+    pool: str = ""
+    """Label selector of the fleet, `accelerator=gpu` say: what shares are taken of, and what may be isolated at all. Off: empty, all nodes."""
+    protected_labels: tuple[str, ...] = (
+        "node-role.kubernetes.io/control-plane",
+        "node-role.kubernetes.io/master",
+        "relight.dev/protected",
+    )
+    """Nodes with any of these labels are never isolated and are no part of the fleet, as JSON list."""
+    protected_namespaces: tuple[str, ...] = ("relight",)
+    """Nodes that carry pods of these, DaemonSets' apart, are never isolated: relight's broker, store and workers. As JSON list; off: empty."""
+    namespace: str = "relight"
+    """Where Lease `relight-isolation` stands, which all actuators share."""
+    reservation: Duration = timedelta(seconds=120)
+    """After this a place that was taken and not used is free again: a killed actuator's. Far above the 10 s a command may take, so that clocks
+    may differ."""
+
+    def limit_of(self, fleet: int) -> int:
+        """How many nodes of such a fleet may be isolated at once."""
+        return min(self.most, max(1, int(self.share * fleet)))
+
+    @model_validator(mode="after")
+    def _lasts_longer_than_a_command(self) -> Self:
+        if self.reservation < timedelta(seconds=30):
+            raise ValueError(
+                f"isolation.reservation ({self.reservation}) must be at least 30 s: a command takes up to 10 s"
+            )
+        return self
+
+
 class ActingSettings(Group):
     """How steps are carried out, and what an operator forbids. Never a rulebook's (finding R48)."""
 
@@ -29,10 +73,11 @@ class ActingSettings(Group):
     """How often one object is read again and written anew when somebody else wrote it meanwhile."""
     most_nodes: Annotated[int, Field(ge=1, le=64)] = 16
     """Nodes one run is kept off at most (design 8)."""
-    most_isolated: Annotated[int, Field(ge=0)] = 8
-    """Nodes isolated at once at most, counted from our taints. 8: some hours of a large fleet's faults, not a switch's. Nothing: 0."""
-    fewest_left: Annotated[int, Field(ge=0)] = 1
-    """Nodes that must stay without our taint, whatever happens. Off: 0."""
+    longest_repair: Duration = timedelta(seconds=180)
+    """What the node agent may take for one reset once it began (its `repair.timeout` and `repair.own_wait`): so long past a repair's deadline
+    the stop of the processes stands."""
+    isolation: IsolationSettings = IsolationSettings()
+    """Guards of isolating."""
 
 
 class ActuatorSettings(Settings):

@@ -6,10 +6,12 @@ and one call's timeout (finding R29). A call that is under way then is not cut: 
 
 from __future__ import annotations
 
+import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
 from typing import Final, Protocol, TypeVar
@@ -122,10 +124,17 @@ class TimedApi:
         body = {**change, "metadata": {**change.get("metadata", {}), **conditions}}
         return self._api.patch(path, body, kind=PatchKind.MERGE, manager=FIELD_MANAGER)
 
-    def delete(self, seen: Object, path: str, *, grace: int | None = None) -> None:
-        """Delete the object that was `seen`, by its UID."""
+    def create(self, path: str, body: Object) -> Object:
+        """Make an object under its own name: one that is there already is an ApiConflict, so that twice makes one."""
         self._budget.spend()
-        self._api.delete(path, uid=seen["metadata"]["uid"], grace=grace)
+        return self._api.create(path, body)
+
+    def delete(self, seen: Object, path: str, *, grace: int | None = None, unchanged: bool = False) -> None:
+        """Delete the object that was `seen`, by its UID; `unchanged`: only if nobody wrote it since."""
+        self._budget.spend()
+        metadata = seen["metadata"]
+        version = metadata["resourceVersion"] if unchanged else ""
+        self._api.delete(path, uid=metadata["uid"], resource_version=version, grace=grace)
 
 
 @dataclass(frozen=True)
@@ -138,11 +147,23 @@ class World:
     executor: Executor
     voice: Voice
     settings: ActingSettings
+    one_at_a_time: threading.Lock = field(default_factory=threading.Lock)
+    """What threads of one process do in turn, where they would only get into each other's way at the server."""
 
     @property
     def again(self) -> float:
         """Seconds until a look at what takes its time."""
         return self.settings.look_again.total_seconds()
+
+    @contextmanager
+    def in_turn(self) -> Iterator[None]:
+        """Alone among this process's commands. Raises OutOfTime when the turn does not come in time."""
+        if not self.one_at_a_time.acquire(timeout=max(0.0, self.budget.left())):
+            raise OutOfTime("out_of_time", "other commands of this actuator were before it")
+        try:
+            yield
+        finally:
+            self.one_at_a_time.release()
 
     def spread(self, act: Callable[[T], R], items: Iterable[T]) -> list[R | Exception | None]:
         """`act` on all items, many at once. An exception is its item's result; None: not done in time.

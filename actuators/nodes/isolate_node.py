@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from actuators.nodes.guards import need_guards_to_admit
+from actuators.nodes.guards import Candidate, take_place
 from actuators.nodes.isolation_marks import hold_of, is_isolated, isolating
 from actuators.nodes.node_objects import find_node
 from actuators.reply import Refused, Reply, done
@@ -23,6 +23,8 @@ class NodeArguments(Arguments):
     node: str
     node_name: str
     holds: tuple[dict[str, Any], ...] = ()
+    runs: tuple[str, ...] = ()
+    """Runs that asked for it."""
 
 
 def find(command: Command, given: NodeArguments, world: World) -> Object:
@@ -40,7 +42,7 @@ def act(command: Command, world: World) -> Reply:
         raise Refused("no_holds", "a node is isolated for a cause")
     holds = [hold_of(hold) for hold in given.holds]
     if not is_isolated(node):
-        need_guards_to_admit(node, world)
+        take_place(Candidate(node, given.runs), world)
     node, written = rewrite(node, paths.nodes(given.node_name), lambda seen: isolating(seen, holds), world)
     if written:
         causes = ", ".join(sorted({hold.cause for hold in holds})[:4])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from actuators.nodes.isolate_node import NodeArguments, find
 from actuators.nodes.isolation_marks import releasing
+from actuators.nodes.reservations import Ledger
 from actuators.reply import Refused, Reply, done
 from actuators.rewriting import rewrite
 from actuators.step import Step, arguments_of
@@ -20,6 +21,7 @@ def act(command: Command, world: World) -> Reply:
         raise Refused("holds_left", f"{len(given.holds)} holds are left on the node")
     node, written = rewrite(node, paths.nodes(given.node_name), releasing, world)
     if written:
+        Ledger(world).give_back(given.node)
         about = {"apiVersion": "v1", "kind": "Node", **node}
         world.voice.say(Words(about, "Released", f"Released: {command.reason}", key=command.command))
     return done(effects=(f"released {given.node_name}",) if written else ())
