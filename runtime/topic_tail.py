@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final
 
-from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, Message, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaException, Message, TopicPartition
 
 from runtime.kafka import KafkaClients, explain
 from schemas.errors import CatalogueError
@@ -39,7 +39,10 @@ def tail(
 
 
 def _places(consumer: Consumer, name: str, offset: int) -> list[TopicPartition]:
-    known = consumer.list_topics(name, timeout=_METADATA_SECONDS).topics[name].partitions
+    try:
+        known = consumer.list_topics(name, timeout=_METADATA_SECONDS).topics[name].partitions
+    except KafkaException as error:
+        raise explain(error, f"asking for {name}") from error
     if not known:
         raise CatalogueError(
             f"topic {name!r} does not exist; `relight topics create` makes those of the catalogue"
