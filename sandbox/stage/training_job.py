@@ -59,7 +59,7 @@ class TrainingJob:
     program: Path
     devices: str
     ranks: int = 3
-    steps: int = 400
+    steps: int = 240
     step_seconds: float = 0.05
     save_every: int = 20
     chips: int = 1

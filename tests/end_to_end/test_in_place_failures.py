@@ -96,9 +96,10 @@ def test_a_node_that_falls_silent_during_the_stop_is_taken_for_the_fault(
     assert starts(job) == {("1", "1"): all_ranks(job), ("2", "1"): all_ranks(job)}
 
 
-def test_while_the_api_is_silent_nothing_is_concluded_and_then_the_recovery_goes_on(
-    stage: Stage, job: TrainingJob
-) -> None:
+def test_while_the_api_is_silent_nothing_is_concluded_and_then_the_recovery_goes_on(stage: Stage) -> None:
+    job = stage.job(
+        "silent-api", steps=600
+    )  # it trains on meanwhile, and must not be finished before it is over
     run = train(stage, job)
     before = containers(stage.pods(job))
     node = stage.node_of(job, 1)
