@@ -79,6 +79,7 @@ class Supervisor:
         new = self._volume.launches == 0
         self._state, actions = machine.begin(self._state, time.monotonic(), check=new, wait=not new)
         if self._state.phase == machine.CHECKING:
+            self._tell_agent()  # before the check can end: the answer may be that this start must wait
             threading.Thread(target=self._check, daemon=True).start()
         self._do(actions)
 
@@ -181,6 +182,8 @@ class Supervisor:
                 "ha": self._state.high_availability,
             }
             self._say({"type": "hello", "state": self._state.phase, "code": self._state.code, **spool})
+            if self._settings.word_wait > 0:
+                self._decide(machine.Asked(now + self._settings.word_wait))
         while self._link.has_room():
             report = self._volume.after(self._said)
             if report is None or not self._link.send(report, now):

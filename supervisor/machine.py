@@ -64,6 +64,13 @@ class Extend:
 
 
 @dataclass(frozen=True)
+class Asked:
+    """The agent was asked whether a pod that has started nothing yet may start; it answers with an `Extend`, by then or never."""
+
+    until: float
+
+
+@dataclass(frozen=True)
 class Terminate:
     """The kubelet ends the container."""
 
@@ -75,7 +82,7 @@ class Tick:
     """Time passed."""
 
 
-Event = Union[Order, Checked, ChildExit, GroupGone, Extend, Terminate, Tick]
+Event = Union[Order, Checked, ChildExit, GroupGone, Extend, Asked, Terminate, Tick]
 
 
 @dataclass(frozen=True)
@@ -110,6 +117,7 @@ class State:
     kill_at: float = 0.0
     held_since: float = 0.0
     wait_until: float = 0.0  # the agent's word during the pre-check: do not start before this
+    unanswered: bool = False  # the agent was asked about the first start: its next word replaces `wait_until`
     want_run: bool = False
     reset: bool = False  # the start that is wanted counts from 1 again
 
@@ -137,6 +145,8 @@ def decide(state: State, event: Event, now: float) -> Step:  # noqa: PLR0911 - o
         return _group_gone(state, now)
     if isinstance(event, Extend):
         return _extend(state, event.until)
+    if isinstance(event, Asked):
+        return _asked(state, event.until)
     if isinstance(event, Terminate):
         return _terminate(state, event.signum, now)
     return _tick(state, now)
@@ -152,7 +162,9 @@ def next_time(state: State) -> float | None:
 
 
 def _start(state: State, *, reset: bool = False) -> Step:
-    running = replace(state, phase=RUNNING, alive=True, code=None, want_run=False, reset=False)
+    running = replace(
+        state, phase=RUNNING, alive=True, code=None, want_run=False, reset=False, unanswered=False
+    )
     return running, [Action("start", int(reset))]
 
 
@@ -211,9 +223,18 @@ def _group_gone(state: State, now: float) -> Step:
     return replace(stopped, deadline=state.order.until if state.order else now), [Action("answer")]
 
 
+def _asked(state: State, until: float) -> Step:
+    if state.phase != CHECKING:
+        return state, []
+    return replace(state, wait_until=max(state.wait_until, until), unanswered=True), []
+
+
 def _extend(state: State, until: float) -> Step:
     if state.phase == CHECKING:
-        return replace(state, wait_until=max(state.wait_until, until)), []
+        until = until if state.unanswered else max(state.wait_until, until)
+        return replace(state, wait_until=until, unanswered=False), []
+    if state.phase == WAITING and state.unanswered:
+        return replace(state, deadline=min(until, state.held_since + LONGEST_HOLD), unanswered=False), []
     if state.phase not in (HELD, WAITING):
         return state, []
     return replace(state, deadline=min(max(state.deadline, until), state.held_since + LONGEST_HOLD)), []
@@ -273,7 +294,7 @@ def _stop(state: State, order: Order, now: float) -> Step:
 
 def _run(state: State, now: float) -> Step:
     if state.phase in (RUNNING, CHECKING):
-        return replace(state, wait_until=0.0, reset=False), [Action("answer")]
+        return replace(state, wait_until=0.0, unanswered=False, reset=False), [Action("answer")]
     if state.alive:
         deadline = max(state.deadline, now + state.verdict_wait)
         kill_at = state.kill_at if state.phase == STOPPING else now

@@ -35,6 +35,7 @@ class Settings:
     memory_events: Path | None
     podinfo: Path | None
     verdict_wait: float
+    word_wait: float
     check_wait: float
     pod_grace: float
 
@@ -56,6 +57,7 @@ class Settings:
             memory_events=path("RELIGHT_MEMORY_EVENTS"),
             podinfo=path("RELIGHT_PODINFO"),
             verdict_wait=min(number(environment, "RELIGHT_VERDICT_WAIT", 120.0), LONGEST_WAIT),
+            word_wait=min(number(environment, "RELIGHT_WORD_WAIT", 3.0), LONGEST_WAIT),
             check_wait=min(number(environment, "RELIGHT_CHECK_SECONDS", 180.0), LONGEST_WAIT),
             pod_grace=max(1.0, number(environment, "RELIGHT_POD_GRACE", 30.0) - 5.0),
         )

@@ -114,6 +114,7 @@ class Container:
             "RELIGHT_VOLUME": str(self.files),
             "RELIGHT_SUPERVISOR": str(self.zipapp),
             "RELIGHT_VERDICT_WAIT": "0.3",
+            "RELIGHT_WORD_WAIT": "0",
             "RELIGHT_CHECK_ROOT_GIB": "0",
             "RELIGHT_CHECK_SHM_GIB": "0",
             "RELIGHT_CHECK_CACHE_GIB": "0",

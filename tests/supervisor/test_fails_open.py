@@ -16,7 +16,7 @@ from tests.supervisor.container import Agent, Container, below, ended, eventuall
 pytestmark = pytest.mark.slow
 # An agent in a process of its own, which can be stopped and killed like one: tells each supervisor to stop when it has started.
 AGENT = """
-import json, socket, sys, time
+import json, os, socket, sys, time
 path, seconds, otherwise = sys.argv[1], float(sys.argv[2]), sys.argv[3]
 listener = socket.socket(socket.AF_UNIX)
 listener.bind(path)
@@ -26,6 +26,8 @@ line = listener.accept()[0].makefile("rwb", buffering=0)
 for raw in line:
     message = json.loads(raw)
     if message["type"] == "started" and message["launch"] == 1:
+        while not os.path.exists(os.path.join(os.path.dirname(path), "up")):
+            time.sleep(0.01)
         order = {"v": 1, "type": "desired", "pod": message["pod"], "epoch": 1, "attempt": 1, "state": "stop", "grace": 1.0}
         line.write(json.dumps({**order, "until": time.time() + seconds, "otherwise": otherwise}).encode() + b"\\n")
     if message["type"] == "state":
@@ -283,3 +285,21 @@ def test_the_agent_comes_late_and_hears_everything(container: Container) -> None
         eventually(lambda: not below(process), "nothing lives")
     finally:
         agent.close()
+
+
+def test_an_agent_that_says_no_word_holds_a_first_start_no_longer_than_it_is_waited_for(
+    container: Container, agent: Agent
+) -> None:
+    begun = time.monotonic()
+    process = container.start("exit 0", RELIGHT_WORD_WAIT="0.6")
+    agent.accept()
+
+    assert ended(process)[0] == 0
+    assert 0.6 <= time.monotonic() - begun < 10
+
+
+def test_without_an_agent_a_first_start_waits_for_no_word(container: Container) -> None:
+    begun = time.monotonic()
+
+    assert ended(container.start("exit 0", RELIGHT_WORD_WAIT="30"))[0] == 0
+    assert time.monotonic() - begun < 10

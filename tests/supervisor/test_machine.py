@@ -6,7 +6,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from supervisor import machine
-from supervisor.machine import Action, Checked, ChildExit, Extend, GroupGone, Order, State, Terminate, Tick
+from supervisor.machine import (
+    Action,
+    Asked,
+    Checked,
+    ChildExit,
+    Extend,
+    GroupGone,
+    Order,
+    State,
+    Terminate,
+    Tick,
+)
 
 ORDERS = st.builds(
     Order,
@@ -26,6 +37,7 @@ EVENTS = st.lists(
             st.just(GroupGone()),
             st.builds(Extend, st.floats(0, 5000)),
             st.builds(Checked, st.booleans()),
+            st.builds(Asked, st.floats(0, 500)),
             st.just(Terminate()),
             st.just(Tick()),
         ),
@@ -238,3 +250,51 @@ def test_a_stop_that_even_kill_does_not_finish_ends_the_container() -> None:
 
     assert (world.ended, world.now) == (-9, 60 + world.state.verdict_wait)
     assert ticks < 200
+
+
+def test_a_start_the_agent_was_asked_about_waits_for_its_word_and_no_longer_than_was_said() -> None:
+    world = lived([(Asked(3.0), 0.0), (Checked(passed=True), 1.0)], check=True)
+    assert (world.state.phase, machine.next_time(world.state), world.starts) == (machine.WAITING, 3.0, [])
+    world.now = 3.0
+    world.tell(Tick())
+
+    assert world.starts == [0]
+
+
+def test_the_agents_word_that_nothing_is_to_be_waited_for_lets_it_start_at_once() -> None:
+    during = lived([(Asked(3.0), 0.0), (Extend(0.5), 0.6), (Checked(passed=True), 0.1)], check=True)
+    after = lived(
+        [(Asked(3.0), 0.0), (Checked(passed=True), 0.1), (Extend(0.2), 0.2), (Tick(), 0.0)], check=True
+    )
+
+    assert during.starts == after.starts == [0]
+
+
+def test_the_agents_word_that_a_pod_is_a_replacement_holds_it_until_an_order_or_the_time_that_was_said() -> (
+    None
+):
+    events: list[tuple[machine.Event, float]] = [
+        (Asked(3.0), 0.0),
+        (Checked(passed=True), 0.1),
+        (Extend(120.0), 0.2),
+    ]
+    world = lived([*events, (Tick(), 100.0)], check=True)
+    assert (world.state.phase, world.starts) == (machine.WAITING, [])
+    world.tell(Order(1, 1, "stop", until=500.0))
+    assert (world.state.phase, world.starts) == (machine.STOPPED, [])
+    world.tell(Order(1, 1, "run"))
+    assert world.starts == [0]
+
+    assert lived([*events, (Tick(), 120.0)], check=True).starts == [0]
+
+
+def test_an_order_is_the_answer_and_a_late_word_that_nothing_is_known_ends_no_hold_of_a_failed_check() -> (
+    None
+):
+    ran = lived([(Asked(3.0), 0.0), (Order(1, 1, "run"), 0.1), (Checked(passed=True), 0.1)], check=True)
+    assert ran.starts == [0]
+    failed = lived(
+        [(Asked(3.0), 0.0), (Checked(passed=False), 0.1), (Extend(0.1), 0.1), (Tick(), 1.0)], check=True
+    )
+
+    assert (failed.state.phase, failed.ended) == (machine.HELD, None)

@@ -310,3 +310,27 @@ def test_what_is_remembered_of_a_pod_is_readable(container: Container, agent: Ag
 
     eventually(lambda: kept() == {"launches": 1, "starts": 1, "last": [1, 2, 0]}, "the rank on the volume")
     os.kill(process.pid, signal.SIGKILL)
+
+
+def test_the_first_start_of_a_pod_waits_for_the_agents_word_however_short_the_check(
+    container: Container, agent: Agent
+) -> None:
+    container.start('touch "$HERE/up"; exec sleep 60', RELIGHT_WORD_WAIT="30")
+    hello = agent.accept()
+    assert (hello["state"], hello["launch"], hello["ha"]) == ("checking", 0, True)
+    time.sleep(0.7)
+    agent.say("extend", pod="pod-1", until=time.time() + 60)  # it replaces one of its epoch
+    time.sleep(0.7)
+    assert not (container.folder / "up").exists()
+    agent.order("run")
+    agent.until("started", launch=1, attempt=1)
+
+
+def test_a_word_that_nobody_is_waited_for_starts_the_command_at_once(
+    container: Container, agent: Agent
+) -> None:
+    container.start('touch "$HERE/up"; exec sleep 60', RELIGHT_WORD_WAIT="30")
+    agent.accept()
+    agent.say("extend", pod="pod-1", until=time.time())
+
+    agent.until("started", launch=1)
