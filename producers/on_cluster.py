@@ -27,6 +27,7 @@ from producers.own_pods import OwnPod, OwnPods
 from producers.placement import Placements
 from producers.pod_placement import PodPlacements
 from producers.settings import AgentSettings, SupervisorSettings
+from producers.supervisors.first_start import FirstStart
 from producers.supervisors.peers import CgroupPods, NamespacePods, PodResolver
 from producers.supervisors.reports import Translation
 from producers.supervisors.server import SupervisorServer
@@ -112,8 +113,14 @@ class OnCluster:
             has_room=self._room,
         )
         resolver = _resolver(settings.supervisors)
+        self._first_start = FirstStart(cluster, settings.supervisors.replacement_known_within)
         self._server = SupervisorServer(
-            settings.supervisors, resolver, self.pods.get, self._reports, may_promise=self._can_promise
+            settings.supervisors,
+            resolver,
+            self.pods.get,
+            self._reports,
+            may_promise=self._can_promise,
+            must_wait=self._first_start.must_wait,
         )
         self._hands = None
         if make_hands is not None:
@@ -157,6 +164,7 @@ class OnCluster:
         finally:
             for informer in informers:
                 informer.stop()
+            self._first_start.close()
             for task in doing:
                 task.cancel()
             await asyncio.gather(*doing, return_exceptions=True)

@@ -24,8 +24,28 @@ from schemas.signals import Placement
 ENDED: Final = frozenset({"Succeeded", "Failed"})
 LARGEST_ANNOTATION: Final = 4096
 """Bytes of desired state that are read: eight times what an actuator may write."""
+LARGEST_CODE: Final = 255
 _NUMBER: Final = re.compile(r"^[0-9]{1,9}$")
 _log = logs.get(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerJob:
+    """The Job that made a pod."""
+
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Terminated:
+    """A container that stands terminated, in the kubelet's words."""
+
+    restarts: int
+    """How often it had been started before."""
+    exit_code: int
+    oom: bool
+    at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +71,11 @@ class OwnPod:
     """Extended resources it holds, such as `nvidia.com/gpu`."""
     chips: tuple[str, ...] = ()
     """Chips its annotations name."""
+    job: OwnerJob | None = None
+    terminated: Mapping[str, Terminated] = field(default_factory=dict)
+    """Containers that ended and have not been started again, by name."""
+    leaving: bool = False
+    """It is being deleted or evicted: the end of a container in it is no end of its own."""
     gone: bool = False
     """Its object is gone; its processes may still be ending."""
 
@@ -138,15 +163,59 @@ def read_pod(item: Object, now: datetime) -> OwnPod:
         name=str(metadata["name"]),
         namespace=str(metadata.get("namespace", "")),
         run=_name(annotations.get(cluster.RUN)) or _name(labels.get(cluster.JOB_UID_LABEL)),
-        epoch=max(1, _number(annotations.get(cluster.EPOCH)) or 1),
+        epoch=read_epoch(item),
         rank=_number(rank),
-        desired=_desired(annotations.get(cluster.DESIRED), uid),
+        desired=read_order(item),
         phase=str(status.get("phase", "")),
         started=_time(status.get("startTime")) or created,
         ended=_ended(status) if status.get("phase") in ENDED else None,
         containers=_containers(status),
         resources=_resources(spec),
         chips=_chips(annotations),
+        job=_job(metadata),
+        terminated=_terminated(status),
+        leaving="deletionTimestamp" in metadata or _is_disrupted(status),
+    )
+
+
+def read_epoch(item: Object) -> int:
+    """MA_SCHEDULE_CNT a pod's object says; 1 where it says none."""
+    annotations = item["metadata"].get("annotations") or {}
+    return max(1, _number(annotations.get(cluster.EPOCH)) or 1)
+
+
+def read_order(item: Object) -> cluster.Desired | None:
+    """Desired state that stands on a pod's object; None where there is none that can be read."""
+    annotations = item["metadata"].get("annotations") or {}
+    return _desired(annotations.get(cluster.DESIRED), str(item["metadata"]["uid"]))
+
+
+def _job(metadata: Mapping[str, Any]) -> OwnerJob | None:
+    for owner in metadata.get("ownerReferences") or ():
+        if owner.get("controller") and owner.get("kind") == "Job":
+            return OwnerJob(str(owner["name"]), str(owner["uid"]))
+    return None
+
+
+def _terminated(status: Mapping[str, Any]) -> dict[str, Terminated]:
+    found: dict[str, Terminated] = {}
+    for one in status.get("containerStatuses") or ():
+        end = (one.get("state") or {}).get("terminated")
+        if end:
+            code = end.get("exitCode")
+            found[str(one["name"])[:200]] = Terminated(
+                restarts=int(one.get("restartCount") or 0),
+                exit_code=code if type(code) is int and 0 <= code <= LARGEST_CODE else LARGEST_CODE,
+                oom=end.get("reason") == "OOMKilled",
+                at=_time(end.get("finishedAt")),
+            )
+    return found
+
+
+def _is_disrupted(status: Mapping[str, Any]) -> bool:
+    return any(
+        one.get("type") == "DisruptionTarget" and one.get("status") == "True"
+        for one in status.get("conditions") or ()
     )
 
 

@@ -154,6 +154,14 @@ class SupervisorSettings(Group):
     promise_at_most: Duration = timedelta(minutes=15)
     """From the exit on, no word is given any more: who has not decided by then will not."""
 
+    replacement_waits: Duration = timedelta(seconds=120)
+    """How long a pod that replaces one of its epoch is held before its first start, unless an order comes (finding Q20): long enough to
+    decide and stop the group, as the wait for a verdict."""
+    replacement_known_within: Duration = timedelta(seconds=2)
+    """How long the API may take to say whether a pod is one; past it the pod is not held."""
+    exit_told_within: Duration = timedelta(seconds=2)
+    """After the kubelet says that a container ended: how long its supervisor's own report of the exit may still be on its way."""
+
     @model_validator(mode="after")
     def _says_who_speaks(self) -> Self:
         if (self.peers_from is PeersFrom.NAMESPACES) != (self.peers_folder is not None):

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from datetime import datetime, timedelta
+from typing import Final
 
+from producers.cluster.agents import AgentPod
+from producers.cluster.exits import Agent
 from producers.cluster.nodes import Node
 from producers.cluster.pods import Pod
 from producers.cluster.runs import Run
+
+AGENT_SILENT: Final = timedelta(seconds=60)
+"""An agent that is not ready for so long tells nothing: a restart takes less."""
 
 
 class Present:
@@ -25,10 +32,22 @@ class Present:
         """By UID; of all Jobs."""
         self.pods_of_job: dict[str, set[str]] = defaultdict(set)
         self.pods_by_node_name: dict[str, set[str]] = defaultdict(set)
+        self.agents: dict[str, dict[str, AgentPod]] = defaultdict(dict)
+        """Pods of node agents, by name of the node and UID."""
         self.members: dict[str, set[str]] = defaultdict(set)
         """Pods that are there, by run: bound and alive, or succeeded."""
         self.living: dict[str, set[str]] = defaultdict(set)
         """Pods that were bound and have not ended, by node UID."""
+
+    def agent_on(self, node: str, now: datetime) -> Agent:
+        """Whether the node's agent speaks; one that is silent for a moment only is being replaced, and tells what it missed."""
+        there = self.agents.get(node, {}).values()
+        if not there:
+            return "unknown"
+        silent = all(
+            agent.unready_since is not None and now - agent.unready_since >= AGENT_SILENT for agent in there
+        )
+        return "silent" if silent else "speaks"
 
     def node_named(self, name: str) -> Node | None:
         """The node that has the name now."""
@@ -52,6 +71,18 @@ class Present:
         self.pods.pop(pod.uid, None)
         _discard(self.pods_of_job, pod.job_uid, pod.uid)
         _discard(self.pods_by_node_name, pod.node, pod.uid)
+
+    def put_agent(self, uid: str, agent: AgentPod) -> None:
+        """A node agent's pod as it is now."""
+        if agent.node:
+            self.agents[agent.node][uid] = agent
+
+    def drop_agent(self, uid: str, agent: AgentPod) -> None:
+        """Its object is gone."""
+        there = self.agents.get(agent.node, {})
+        there.pop(uid, None)
+        if not there:
+            self.agents.pop(agent.node, None)
 
     def place(self, uid: str, run: str, node: str, *, is_member: bool, lives: bool) -> None:
         """Note whether a pod is there for its run, and lives on its node."""

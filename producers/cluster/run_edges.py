@@ -168,8 +168,12 @@ class RunEdges:
             self._teller.edge(found, pod.uid, found.reason.value, at=pod.disrupted_at)
 
     def _tell_exits(self, pod: Pod, told: PodTold) -> None:
-        for found, end in exits(pod, told.bound.placement.run, told.bound.node, told.start):
-            self._teller.edge(found, pod.uid, found.start, at=end.at)
+        agent = self._present.agent_on(pod.node, self._teller.now())
+        for found, end in exits(pod, told.bound.placement.run, told.bound.node, told.start, agent):
+            if pod.supervised:
+                self._teller.container_end(found, pod.uid, end.restarts, at=end.at)
+            else:
+                self._teller.edge(found, pod.uid, found.start, at=end.at)
 
     def _tell_end(self, pod: Pod, told: PodTold, *, gone: bool) -> None:
         how = pod.ended or (("deleted" if pod.deleting else "lost") if gone else None)

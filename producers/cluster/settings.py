@@ -63,6 +63,9 @@ class WatchSettings(Group):
     """A node with this label is never isolated; control-plane nodes never are."""
     protected_namespaces: tuple[str, ...] = ("relight",)
     """Nodes that carry pods of these are never isolated: relight's own broker, store and workers. As JSON list; off: empty."""
+    agents: str = ""
+    """Label selector of the node agents' pods: where one is not ready for a minute, what killed a supervisor is told from here. Off: empty,
+    then nothing is known of agents, and such an exit of a command that was restarted in place is the agent's alone to tell."""
     repeat: Duration = timedelta(minutes=30)
     """Every state is told again within this time, spread evenly. 12,500 nodes with a pod each: 14 messages a second."""
     memory: Duration = timedelta(hours=1)

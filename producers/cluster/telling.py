@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from producers.cluster.book import Book
+from producers.told_ends import container_end_id
 from schemas.envelope import Payload
 from schemas.ids import derive_id
 
@@ -41,6 +42,10 @@ class Teller:
     def edge(self, payload: Payload, *identity: str | int, at: datetime | None) -> None:
         """Tell what happened, once by identity, however often; `at` None: the time is not known, now is the best guess."""
         self._tell(payload, derive_id(self._cluster, payload.TYPE, *identity), at or self.now())
+
+    def container_end(self, payload: Payload, pod_uid: str, restarts: int, *, at: datetime | None) -> None:
+        """Tell the end of a supervised container, under the id the node agent would use."""
+        self._tell(payload, container_end_id(self._cluster, pod_uid, restarts), at or self.now())
 
     def drain(self) -> list[Telling]:
         """What was told since the last call, in order."""

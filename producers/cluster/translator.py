@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
+from producers.cluster.agents import read_agent
 from producers.cluster.book import Book
 from producers.cluster.node_edges import NodeEdges
 from producers.cluster.present import Present
@@ -55,6 +56,13 @@ class Translator:
     def own_pod(self, difference: Difference) -> list[Telling]:
         """A pod of relight's own is new, other, or gone."""
         self._nodes.own_pod(difference)
+        return self._teller.drain()
+
+    def agent(self, difference: Difference) -> list[Telling]:
+        """A node agent's pod is new, other, or gone."""
+        uid = difference.object["metadata"]["uid"]
+        agent = read_agent(difference.object)
+        (self._present.drop_agent if difference.new is None else self._present.put_agent)(uid, agent)
         return self._teller.drain()
 
     def job(self, difference: Difference) -> list[Telling]:

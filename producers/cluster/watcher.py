@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from producers.cluster.agents import lean_agent
 from producers.cluster.lean import LeanSource, Trim, lean_job, lean_node, lean_own_pod, lean_pod
 from producers.cluster.outbox import Outbox
 from producers.cluster.settings import WatcherSettings
@@ -88,6 +89,8 @@ class Watcher:
             self._eye(f"pods of {namespace}", paths.pods(namespace), lean_own_pod, translator.own_pod)
             for namespace in watch.protected_namespaces
         ]
+        if watch.agents:
+            eyes.append(self._eye("agents", paths.pods(), lean_agent, translator.agent, watch.agents))
         eyes.append(self._eye("jobs", paths.jobs(), lean_job, translator.job, watch.job_labels))
         eyes.append(self._eye("pods", paths.pods(), lean_pod, translator.pod, JOB_UID_LABEL))
         return eyes

@@ -14,7 +14,7 @@ from typing import Final
 
 from producers.identity import Identity
 from producers.observation import Observation
-from producers.own_pods import OwnPod
+from producers.own_pods import OwnPod, Terminated
 from producers.supervisors.line import (
     Boundary,
     Exit,
@@ -30,6 +30,7 @@ from producers.supervisors.line import (
     State,
     Step,
 )
+from producers.told_ends import LAST_SIGNAL, SIGNALLED, container_end_id
 from schemas.signals import (
     Checkpoint,
     Milestone,
@@ -47,6 +48,7 @@ from schemas.signals import (
 OLDEST: Final = timedelta(days=7)
 """A report that claims to be older than the topics keep anything is a clock that was wrong."""
 HELD: Final = "held"
+CHECKING: Final = "checking"
 WAITING: Final = "waiting"
 _ANSWERS: Final = {"running": ProcessStateName.RUNNING, "stopped": ProcessStateName.STOPPED}
 _REACHED: Final = frozenset(
@@ -92,6 +94,24 @@ class Translation:
             )
             for place, signal in enumerate(self._signals(peer, report))
         )
+
+    def of_end(self, pod: OwnPod, container: str, end: Terminated, start: int, now: datetime) -> Observation:
+        """What killed a supervisor with its command: the end is the kubelet's word, the number of the start is what the supervisor said last.
+
+        The id is of the container's end, whoever tells it (see `producers.cluster.exits`).
+        """
+        placement = pod.placement(container=container)
+        assert placement is not None  # noqa: S101 - who is of no run is not heard
+        number = end.exit_code - SIGNALLED
+        signal = ProcessExit(
+            placement=placement,
+            start=start,
+            exit_code=end.exit_code,
+            signal=number if 0 < number <= LAST_SIGNAL else None,
+            oom=end.oom,
+        )
+        identity = container_end_id(self._identity.cluster, pod.uid, end.restarts)
+        return Observation(self._seen_here(signal), identity, end.at or now, stamped=end.at is not None)
 
     def of_loose(self, peer: Peer, said: Loose, now: datetime) -> Observation:
         """What is said once: a step, or a refusal."""
@@ -203,4 +223,4 @@ def _time(said: Said, pod: OwnPod, now: datetime) -> tuple[datetime, bool]:
     return min(max(at, min(pod.started, now)), now), True
 
 
-__all__ = ["HELD", "WAITING", "Hello", "Peer", "Refused", "Translation"]
+__all__ = ["CHECKING", "HELD", "WAITING", "Hello", "Peer", "Refused", "Translation"]

@@ -13,7 +13,7 @@ import socket
 import stat
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -23,8 +23,9 @@ from producers.own_pods import OwnPod
 from producers.settings import SupervisorSettings
 from producers.supervisors import line as words
 from producers.supervisors.allowance import Allowance
+from producers.supervisors.ends import ContainerEnds
 from producers.supervisors.peers import PeerPod, PodResolver, identify
-from producers.supervisors.reports import HELD, WAITING, Peer
+from producers.supervisors.reports import CHECKING, HELD, WAITING, Peer
 from producers.supervisors.source import Offered, SupervisorReports
 from runtime import logs
 from schemas.cluster import Desired
@@ -40,6 +41,12 @@ LOOK_AT_QUEUE: Final = 1.0
 _log = logs.get(__name__)
 
 FindPod = Callable[[str], OwnPod | None]
+MustWait = Callable[[OwnPod], Awaitable[bool]]
+
+
+async def nobody_waits(_: OwnPod) -> bool:
+    """Where nothing is known of other pods, each may start."""
+    return False
 
 
 class SupervisorLine:
@@ -53,6 +60,8 @@ class SupervisorLine:
         self.phase = ""
         self.phase_since = 0.0
         self.told: Desired | None = None
+        self.starts_first = False
+        """Its pod has started nothing yet: it waits by one word, which is not repeated."""
         self._writer = writer
         self._most_waiting = most_waiting
 
@@ -92,13 +101,18 @@ class SupervisorServer:
         source: SupervisorReports,
         *,
         may_promise: Callable[[], bool] = lambda: False,
+        must_wait: MustWait = nobody_waits,
     ) -> None:
-        """`may_promise`: whether what a pod reports reaches whoever decides, and the decision could reach us."""
+        """`may_promise`: whether what a pod reports reaches whoever decides, and the decision could reach us.
+
+        `must_wait`: whether a pod that has started nothing is to wait for an order first (see `first_start`).
+        """
         self._settings = settings
         self._resolver = resolver
         self._find = find
         self._source = source
         self._may_promise = may_promise
+        self._must_wait = must_wait
         self._allowance = Allowance(
             rate=settings.lines_per_second,
             burst=settings.burst,
@@ -107,6 +121,7 @@ class SupervisorServer:
             clock=time.monotonic,
         )
         self._lines: set[SupervisorLine] = set()
+        self._ends = ContainerEnds(source, self._has_line, settings.exit_told_within)
         self._serving: dict[asyncio.Task[None], str] = {}
         self._changed = asyncio.Event()
         self._listener: socket.socket | None = None
@@ -131,6 +146,7 @@ class SupervisorServer:
         finally:
             loop.remove_reader(listener)
             promising.cancel()
+            self._ends.close()
             tasks = [promising, *self._serving]
             for task in tasks:
                 task.cancel()
@@ -146,6 +162,13 @@ class SupervisorServer:
         for line in [one for one in self._lines if one.pod_uid == pod.uid and one.peer is not None]:
             if not pod.gone:
                 self._tell(line, pod)
+                placement = pod.placement(line.container_id, line.container)
+                if placement is not None and placement.container:
+                    self._source.names(pod.uid, placement.container)
+        self._ends.heard(pod)
+
+    def _has_line(self, pod_uid: str) -> bool:
+        return any(line.pod_uid == pod_uid and line.peer is not None for line in self._lines)
 
     # ------------------------------------------------------------ accepting
 
@@ -217,8 +240,11 @@ class SupervisorServer:
             pod = await self._known(line)
         line.peer = self._peer(line, pod, hello.spool)
         line.stands(hello.state)
-        self._source.opened(line, line.peer, hello.lost)
+        self._source.opened(line, line.peer, hello.lost, hello.launch)
         self._tell(line, pod)
+        line.starts_first = hello.launch == 0
+        if hello.ha and hello.launch == 0 and hello.state in (CHECKING, WAITING):
+            await self._let_start(line, pod)
         while raw := await self._read(line, reader):
             await self._heard(line, words.parse(raw), hello.spool)
 
@@ -289,6 +315,16 @@ class SupervisorServer:
             line.told = pod.desired
             line.say(words.desired(pod.uid, pod.desired))
 
+    async def _let_start(self, line: SupervisorLine, pod: OwnPod) -> None:
+        """Say until when the first start waits: now, for most. An order that stands is the answer itself."""
+        waits = self._may_promise() and not _is_told(line, pod) and await self._must_wait(pod)
+        if waits and not _is_told(line, pod):
+            self.counted["first_start_held"] += 1
+            _log.warning("a pod replaces one of its epoch, its start waits", pod=pod.uid, run=pod.run)
+            line.say(words.extend(pod.uid, time.time() + self._settings.replacement_waits.total_seconds()))
+        else:
+            line.say(words.extend(pod.uid, time.time()))
+
     async def _promise(self) -> None:
         """While a verdict is due and could reach us, say so; each word lasts a little longer than until the next."""
         settings = self._settings
@@ -301,8 +337,15 @@ class SupervisorServer:
                 since = time.monotonic() - line.phase_since
                 if line.peer is None or line.phase not in (HELD, WAITING):
                     continue
+                if line.phase == WAITING and line.starts_first:
+                    continue
                 if since < settings.promise_at_most.total_seconds():
                     line.say(words.extend(line.pod_uid, time.time() + settings.promise_lasts.total_seconds()))
+
+
+def _is_told(line: SupervisorLine, pod: OwnPod) -> bool:
+    """An order of the pod's epoch was told on this line."""
+    return line.told is not None and line.told.epoch >= pod.epoch
 
 
 def _listen(path: Path, mode: int) -> socket.socket:

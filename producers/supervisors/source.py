@@ -14,8 +14,10 @@ from datetime import datetime, timedelta
 from typing import Any, Final, Protocol
 
 from producers.observation import Batch, Observation, SignalClass, State
-from producers.supervisors.line import Loose, Refused, Report, Unreadable
+from producers.own_pods import OwnPod, Terminated
+from producers.supervisors.line import Exit, Loose, Refused, Report, Unreadable
 from producers.supervisors.reports import Peer, Translation
+from producers.told_ends import is_kill
 from runtime import logs
 
 NAME: Final = "supervisors"
@@ -54,6 +56,26 @@ class Offered:
     report: Report | Unreadable
 
 
+@dataclass(frozen=True, slots=True)
+class ContainerEnded:
+    """The kubelet says that a supervised container ended; its supervisor will say nothing more."""
+
+    pod: OwnPod
+    container: str
+    end: Terminated
+
+
+@dataclass(slots=True)
+class _Starts:
+    """What is known of the starts in one pod."""
+
+    launch: int = 0
+    """The last its supervisor spoke of."""
+    told: int = 0
+    """The last whose exit was told."""
+    container: str = ""
+
+
 @dataclass(slots=True)
 class _Memory:
     """Highest number kept of one spool, and how many reports it had lost."""
@@ -81,7 +103,8 @@ class SupervisorReports:
         self._progress_every = progress_every
         self._has_room = has_room
         self._memory: dict[str, dict[str, _Memory]] = {}
-        self._reports: asyncio.Queue[Offered] = asyncio.Queue(MOST_WAITING)
+        self._starts: dict[str, _Starts] = {}
+        self._reports: asyncio.Queue[Offered | ContainerEnded] = asyncio.Queue(MOST_WAITING)
         self._loose: dict[tuple[str, type[Loose]], tuple[Peer, Loose]] = {}
         self._loose_told: dict[str, datetime] = {}
         self._losses: list[Observation] = []
@@ -94,10 +117,11 @@ class SupervisorReports:
 
     # ------------------------------------------------------------ from the lines
 
-    def opened(self, line: Line, peer: Peer, lost: int) -> None:
-        """A line is up; its supervisor says how many reports it ever lost."""
+    def opened(self, line: Line, peer: Peer, lost: int, launch: int = 0) -> None:
+        """A line is up; its supervisor says how many reports it ever lost, and which start was its last."""
         self._lines.add(line)
         memory = self._of(peer)
+        self._starts_of(peer, launch)
         now = self._now()
         told = self._loss_told.get(peer.pod.uid)
         if lost <= memory.lost or (told is not None and abs(now - told) < LOSS_EVERY):
@@ -113,8 +137,19 @@ class SupervisorReports:
         self._lines.discard(line)
         self._given.pop(line, None)
 
-    async def offer(self, offered: Offered) -> None:
-        """Take a report; waits while there are too many."""
+    def supervised(self, pod_uid: str) -> str | None:
+        """Name of the container whose supervisor was heard; None: none was."""
+        starts = self._starts.get(pod_uid)
+        return None if starts is None else starts.container
+
+    def names(self, pod_uid: str, container: str) -> None:
+        """The container of a supervisor whose line is up: its name may be known only after its first words."""
+        starts = self._starts.get(pod_uid)
+        if starts is not None:
+            starts.container = container
+
+    async def offer(self, offered: Offered | ContainerEnded) -> None:
+        """Take a report, or the kubelet's word; waits while there are too many."""
         await self._reports.put(offered)
         self._news.set()
 
@@ -130,6 +165,10 @@ class SupervisorReports:
         self._memory = {
             pod: {spool: _Memory(int(seq), int(lost)) for spool, (seq, lost) in spools.items()}
             for pod, spools in (state or {}).get("pods", {}).items()
+        }
+        self._starts = {
+            pod: _Starts(int(launch), int(told), str(container))
+            for pod, (launch, told, container) in (state or {}).get("starts", {}).items()
         }
         self._given.clear()
         self._losses.clear()
@@ -170,7 +209,9 @@ class SupervisorReports:
             observations += self._take(self._reports.get_nowait(), now)
         return Batch(SignalClass.EXIT, tuple(observations), self._state())
 
-    def _take(self, offered: Offered, now: datetime) -> tuple[Observation, ...]:
+    def _take(self, offered: Offered | ContainerEnded, now: datetime) -> tuple[Observation, ...]:
+        if isinstance(offered, ContainerEnded):
+            return self._bury(offered, now)
         memory = self._of(offered.peer)
         if offered.line in self._lines:
             self._given[offered.line] = max(offered.seq, self._given.get(offered.line, 0))
@@ -183,7 +224,22 @@ class SupervisorReports:
             _log.info("a report says nothing we know", pod=offered.peer.pod.uid, why=offered.report.why)
             return ()
         self._count("supervisor_reports")
+        starts = self._starts_of(offered.peer, offered.report.launch)
+        if isinstance(offered.report, Exit):
+            starts.told = max(starts.told, offered.report.launch, 1)
         return self._translation.of_report(offered.peer, offered.report, offered.seq, now)
+
+    def _bury(self, ended: ContainerEnded, now: datetime) -> tuple[Observation, ...]:
+        """Told where its supervisor did not live to tell it, else nothing."""
+        starts = self._starts.get(ended.pod.uid)
+        if starts is None or max(1, starts.launch) <= starts.told:
+            return ()
+        if starts.launch == 0 and not is_kill(ended.end.exit_code, oom=ended.end.oom):
+            return ()  # its pre-check failed, which was told
+        start = max(1, starts.launch)
+        starts.told = start
+        self._count("supervisor_killed")
+        return (self._translation.of_end(ended.pod, ended.container, ended.end, start, now),)
 
     def _steps(self) -> tuple[Observation, ...]:
         now = self._now()
@@ -231,12 +287,22 @@ class SupervisorReports:
             del self._memory[next(iter(self._memory))]
         return memory
 
+    def _starts_of(self, peer: Peer, launch: int) -> _Starts:
+        starts = self._starts.pop(peer.pod.uid, None) or _Starts()
+        self._starts[peer.pod.uid] = starts  # the pods heard last stand last
+        starts.launch = max(starts.launch, launch)
+        starts.container = peer.placement.container or starts.container
+        while len(self._starts) > REMEMBERED:
+            del self._starts[next(iter(self._starts))]
+        return starts
+
     def _state(self) -> dict[str, Any]:
         pods = {
             pod: {spool: [memory.seq, memory.lost] for spool, memory in spools.items()}
             for pod, spools in self._memory.items()
         }
-        return {"pods": pods}
+        starts = {pod: [one.launch, one.told, one.container] for pod, one in self._starts.items()}
+        return {"pods": pods, "starts": starts}
 
     def _count(self, name: str) -> None:
         self._counted[name] = self._counted.get(name, 0) + 1

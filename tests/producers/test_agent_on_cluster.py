@@ -65,6 +65,7 @@ class World:
         self.short = short  # a socket's path has a hundred bytes
         self.api = api
         self.namespace = namespace
+        self.kubelet = kubelet
         self.node = kubelet.name
         self.uid = str(api.get(paths.nodes(kubelet.name))["metadata"]["uid"])
         self.bootstrap = kafka.bootstrap
@@ -119,6 +120,27 @@ class World:
 
     def pod(self, name: str, *, devices: int = 0) -> str:
         """A supervised pod on our node; its UID."""
+        body = {"apiVersion": "v1", "kind": "Pod", **self._template(devices)}
+        body["metadata"] |= {"name": name, "namespace": self.namespace, "labels": {words.RANK_LABEL: "5"}}
+        return str(self.api.create(paths.pods(self.namespace), body)["metadata"]["uid"])
+
+    def job(self, name: str, *, size: int) -> None:
+        """A Job whose supervised pods are on our node, and are made again when they fail."""
+        spec = {
+            "completionMode": "Indexed",
+            "completions": size,
+            "parallelism": size,
+            "backoffLimit": 9,
+            "template": self._template(0),
+        }
+        self.api.create(paths.jobs(self.namespace), {"metadata": {"name": name}, "spec": spec})
+
+    def pods_of_rank(self, rank: int) -> list[Any]:
+        """Oldest first."""
+        found = self.api.list(paths.pods(self.namespace), labels=f"{words.RANK_LABEL}={rank}").items
+        return sorted(found, key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
+
+    def _template(self, devices: int) -> dict[str, Any]:
         field = {"fieldRef": {"fieldPath": "metadata.uid"}}
         env = {
             "RELIGHT_HA": "on",
@@ -129,15 +151,8 @@ class World:
             "RELIGHT_CHECK_SHM_GIB": "0",
             "RELIGHT_CHECK_RDMA": "off",
         }
-        body = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {
-                "name": name,
-                "namespace": self.namespace,
-                "annotations": {words.RUN: "run-1", words.EPOCH: "1"},
-                "labels": {words.RANK_LABEL: "5"},
-            },
+        return {
+            "metadata": {"annotations": {words.RUN: "run-1", words.EPOCH: "1"}},
             "spec": {
                 "nodeName": self.node,
                 "restartPolicy": "Never",
@@ -166,7 +181,6 @@ class World:
                 ],
             },
         }
-        return str(self.api.create(paths.pods(self.namespace), body)["metadata"]["uid"])
 
     def want(self, name: str, state: ProcessOrder, attempt: int) -> None:
         until = datetime.now(UTC) + timedelta(minutes=5) if state is ProcessOrder.STOP else None
@@ -329,3 +343,57 @@ def test_a_repair_order_on_the_node_is_carried_out_once_and_answered(world: Worl
     told = [one.data for one in world.events() if isinstance(one.data, RepairResult)]
     assert [(one.result, one.incident, one.attempt) for one in told] == [("healed", "incident-1", 1)]
     assert json.loads(world.chip.read_bytes())["ring-0"] == {"codes": [], "on_reset": "heal", "resets": 1}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+def test_the_replacement_of_an_oom_killed_pod_waits_for_an_order_or_for_as_long_as_is_set(
+    world: World,
+) -> None:
+    waits = 8.0
+    world.env["RELIGHT_SUPERVISORS__REPLACEMENT_WAITS"] = f"{waits:.0f}s"
+
+    def runs(uid: str) -> list[ProcessState]:
+        told = [one.data for one in world.events()]
+        ours = [one for one in told if isinstance(one, ProcessState) and one.placement.pod_uid == uid]
+        return [one for one in ours if one.state == "running"]
+
+    def uid_of(pod: Any) -> str:
+        return str(pod["metadata"]["uid"])
+
+    def held(uid: str) -> bool:
+        lines = (world.folder / "agent.log").read_text().splitlines()
+        return any("its start waits" in line and uid in line for line in lines)
+
+    with world.agent():
+        world.job("train", size=2)
+        world.comes(lambda: all(len(world.pods_of_rank(rank)) == 1 for rank in (0, 1)), "pods")
+        first = [world.pods_of_rank(rank)[0] for rank in (0, 1)]
+        world.comes(lambda: all(runs(uid_of(pod)) for pod in first), "both run")
+        assert not any(held(uid_of(pod)) for pod in first)
+        name = str(first[0]["metadata"]["name"])
+        world.want(name, ProcessOrder.STOP, 1)
+        world.comes(lambda: (ProcessStateName.STOPPED, 1) in world.states(), "stopped")
+        world.want(name, ProcessOrder.RUN, 1)
+        world.comes(lambda: (ProcessStateName.RUNNING, 1) in world.states(), "runs again, in place")
+        for pod in first:
+            world.kubelet.run_out_of_memory(world.namespace, pod["metadata"]["name"], "trainer")
+
+        world.comes(lambda: all(len(world.pods_of_rank(rank)) == 2 for rank in (0, 1)), "replacements")
+        ordered, alone = (world.pods_of_rank(rank)[1] for rank in (0, 1))
+        world.comes(lambda: held(uid_of(alone)) and held(uid_of(ordered)), "both are held")
+        begun = time.monotonic()
+        time.sleep(1.0)
+        assert not runs(uid_of(ordered))
+        world.want(ordered["metadata"]["name"], ProcessOrder.RUN, 2)
+        world.comes(lambda: bool(runs(uid_of(ordered))), "the order lets it run")
+        assert not runs(uid_of(alone))
+        world.comes(lambda: bool(runs(uid_of(alone))), "it runs by itself")
+        assert time.monotonic() - begun > waits / 2
+
+    assert runs(uid_of(ordered))[0].attempt == 2
+    assert runs(uid_of(alone))[0].attempt == 0
+    exits = [one.data for one in world.events() if isinstance(one.data, ProcessExit)]
+    killed = {(one.placement.pod_uid, one.start, one.exit_code) for one in exits if one.oom}
+    assert killed == {(uid_of(first[0]), 2, 137), (uid_of(first[1]), 1, 137)}  # numbered by their supervisors
+    assert len(exits) == 3  # with the one that was ordered

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from producers.own_node import OwnNode
-from producers.own_pods import OwnPod, OwnPods, chip_of_device, read_pod
+from producers.own_pods import OwnerJob, OwnPod, OwnPods, Terminated, chip_of_device, read_pod
 from runtime.informer import Difference
 from runtime.kubernetes import Listing, Watch
 from schemas import cluster
@@ -147,3 +147,36 @@ def test_another_node_under_our_name_is_not_ours() -> None:
     assert node.object is None
     assert node.resources() == {}
     assert len(heard) == 1
+
+
+def test_the_job_a_pod_is_made_by_is_its_controller() -> None:
+    pod = pod_object()
+    pod["metadata"]["ownerReferences"] = [
+        {"kind": "Job", "name": "other", "uid": "1"},
+        {"kind": "Job", "name": "train", "uid": "2", "controller": True},
+    ]
+    assert read_pod(pod, NOW).job == OwnerJob("train", "2")
+    assert own_pod().job is None
+
+
+def test_a_container_that_stands_terminated_has_ended_and_one_that_runs_again_has_not() -> None:
+    end = {"terminated": {"exitCode": 137, "reason": "OOMKilled", "finishedAt": "2026-03-01T11:40:00Z"}}
+    found = own_pod(
+        containerStatuses=[
+            {"name": "a", "restartCount": 2, "state": end},
+            {"name": "b", "state": {"running": {}}, "lastState": end},
+            {"name": "c", "state": {"terminated": {"exitCode": -1}}},
+        ]
+    ).terminated
+    assert found == {
+        "a": Terminated(2, 137, oom=True, at=datetime(2026, 3, 1, 11, 40, tzinfo=UTC)),
+        "c": Terminated(0, 255, oom=False, at=None),  # what cannot be read is no success
+    }
+
+
+def test_a_pod_that_is_deleted_or_evicted_is_leaving() -> None:
+    deleted = pod_object()
+    deleted["metadata"]["deletionTimestamp"] = "2026-03-01T11:40:00Z"
+    assert read_pod(deleted, NOW).leaving
+    assert own_pod(conditions=[{"type": "DisruptionTarget", "status": "True"}]).leaving
+    assert not own_pod(conditions=[{"type": "DisruptionTarget", "status": "False"}]).leaving

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from producers.cluster.agents import AgentPod, lean_agent, read_agent
 from producers.cluster.lean import LeanSource, lean_job, lean_node, lean_own_pod, lean_pod
 from producers.cluster.nodes import read_node
 from producers.cluster.pods import read_pod
@@ -159,3 +160,14 @@ def test_lists_and_watches_are_lean_and_keep_their_versions() -> None:
     assert bookmark.object["metadata"]["resourceVersion"] == "77"
     watch.close()
     assert source.opened.closed
+
+
+@pytest.mark.parametrize(("ready", "unready_since"), [("True", None), ("False", START), (None, None)])
+def test_an_agents_pod_reads_like_the_whole_one(ready: str | None, unready_since: object) -> None:
+    pod = make_pod(make_job("t", "j"), "a", node="n1")
+    conditions = [
+        {"type": "Ready", "status": ready, "lastTransitionTime": stamp(START), "message": "x" * 999}
+    ]
+    pod["status"] = {"phase": "Running", "conditions": conditions if ready else []}
+    assert read_agent(lean_agent(pod)) == read_agent(pod) == AgentPod("n1", unready_since)  # type: ignore[arg-type]
+    assert len(json.dumps(lean_agent(pod))) < 500

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import pytest
 
+from producers.cluster.exits import UNNUMBERED
+from producers.told_ends import container_end_id
+from runtime.informer import Difference
 from runtime.kubernetes import Object
 from schemas.cluster import EVICTED_FOR, INJECTED
 from schemas.facts import NodeGone, PodBound, PodEnded, RunSeen
@@ -248,6 +251,47 @@ def test_what_kills_the_supervisor_with_its_child_is_the_kubelets_word(reason: s
     cluster = running(supervised=True)
     cluster.change("p", status("Failed", terminated(137, reason=reason)))
     assert exits(cluster) == [(1, 137, 9, reason == "OOMKilled")]
+
+
+def agent_pod(*, ready: str, since: datetime) -> Object:
+    condition = {"type": "Ready", "status": ready, "lastTransitionTime": stamp(since)}
+    return {"metadata": {"uid": "a"}, "spec": {"nodeName": "n1"}, "status": {"conditions": [condition]}}
+
+
+@pytest.mark.parametrize(
+    ("ready", "silent_for", "told"),
+    [
+        ("True", timedelta(hours=1), []),
+        ("False", timedelta(seconds=30), []),  # it is being replaced, and tells what it missed
+        ("False", timedelta(seconds=61), [(UNNUMBERED + 1, 137, 9, True)]),
+        ("Unknown", timedelta(seconds=61), [(UNNUMBERED + 1, 137, 9, True)]),
+    ],
+)
+def test_beside_an_agent_what_kills_a_supervisor_is_the_agents_to_tell_unless_it_is_silent(
+    ready: str, silent_for: timedelta, told: list[tuple[int, int, int, bool]]
+) -> None:
+    cluster = running(supervised=True)
+    agent = agent_pod(ready=ready, since=cluster.now - silent_for)
+    cluster.translator.agent(Difference(None, agent))
+    cluster.change("p", status("Running", terminated(137, reason="OOMKilled")))
+    cluster.change("p", status("Failed", terminated(137, reason="OOMKilled")))
+    assert exits(cluster) == told
+
+
+def test_an_agent_that_went_is_not_known_to_speak() -> None:
+    cluster = running(supervised=True)
+    agent = agent_pod(ready="True", since=START)
+    cluster.translator.agent(Difference(None, agent))
+    cluster.translator.agent(Difference(agent, None))
+    cluster.change("p", status("Failed", terminated(137)))
+    assert exits(cluster) == [(1, 137, 9, False)]
+
+
+def test_whoever_tells_the_end_of_a_supervised_container_tells_one_event() -> None:
+    cluster = running(supervised=True)
+    cluster.change("p", status("Failed", terminated(137)))
+    (told,) = [each for each in cluster.told if isinstance(each.payload, ProcessExit)]
+    assert told.id == container_end_id("test", "p", 0)
 
 
 def test_the_end_of_a_sidecar_is_not_the_runs() -> None:

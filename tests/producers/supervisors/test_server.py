@@ -33,14 +33,24 @@ class Scene:
         self.pods: dict[str, OwnPod] = {"pod-1": own_pod()}
         self.kernel: PeerPod | None = PeerPod("pod-1", "ab" * 32)
         self.promising = False
+        self.replaces = False
         self.clients: list[Client] = []
         self.source = SupervisorReports(
             Translation(IDENTITY), lambda: datetime.now(UTC), progress_every=timedelta(seconds=1)
         )
         self.source.restore(None)
         self.server = SupervisorServer(
-            self.settings, self, self.pods.get, self.source, may_promise=lambda: self.promising
+            self.settings,
+            self,
+            self.pods.get,
+            self.source,
+            may_promise=lambda: self.promising,
+            must_wait=self.must_wait,
         )
+
+    async def must_wait(self, pod: OwnPod) -> bool:
+        assert pod.uid == "pod-1"
+        return self.replaces
 
     def pod_of(self, pid: int) -> PeerPod | None:
         assert pid == os.getpid()
@@ -56,7 +66,7 @@ class Scene:
         self.clients.append(client)
         if hello.pop("silent", False):
             return client
-        client.say(type="hello", spool="s", state="running", lost=0, ha=True, **hello)
+        client.say(**{"type": "hello", "spool": "s", "state": "running", "lost": 0, "ha": True, **hello})
         return client
 
     async def told(self) -> list[Any]:
@@ -391,3 +401,66 @@ def test_what_is_no_socket_is_not_removed(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="in use"):
         asyncio.run(scene.server.run())
     assert (tmp_path / "s").read_text() == "precious"
+
+
+def promised(word: dict[str, Any]) -> float:
+    assert (word["type"], word["pod"]) == ("extend", "pod-1")
+    return float(word["until"]) - time.time()
+
+
+def test_a_pod_that_must_wait_is_held_once_and_not_promised_on_and_on(tmp_path: Path) -> None:
+    async def act(scene: Scene) -> None:
+        scene.promising = scene.replaces = True
+        client = await scene.line(launch=0, state="waiting")
+        assert 100 < promised(await client.hear()) <= 120
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.3):
+                await client.hear()
+        assert scene.server.counted["first_start_held"] == 1
+
+    play(tmp_path, act)
+
+
+def test_a_pod_that_need_not_wait_is_told_so_at_once(tmp_path: Path) -> None:
+    async def act(scene: Scene) -> None:
+        scene.promising = True
+        client = await scene.line(launch=0, state="checking")
+        assert promised(await client.hear()) <= 0
+
+    play(tmp_path, act)
+
+
+def test_nobody_is_held_for_an_answer_that_could_not_come(tmp_path: Path) -> None:
+    async def act(scene: Scene) -> None:
+        scene.replaces = True
+        client = await scene.line(launch=0, state="checking")
+        assert promised(await client.hear()) <= 0
+
+    play(tmp_path, act)
+
+
+def test_an_order_that_stands_is_the_answer(tmp_path: Path) -> None:
+    async def act(scene: Scene) -> None:
+        scene.promising = scene.replaces = True
+        scene.pods["pod-1"] = own_pod(desired=Desired(epoch=1, attempt=1, state=ProcessOrder.RUN).to_text())
+        client = await scene.line(launch=0, state="checking")
+        assert (await client.hear())["state"] == "run"
+        assert promised(await client.hear()) <= 0
+
+    play(tmp_path, act)
+
+
+@pytest.mark.parametrize(
+    "hello", [{"launch": 1, "state": "running"}, {"launch": 0, "state": "checking", "ha": False}]
+)
+def test_who_has_started_or_is_not_ours_to_hold_is_told_nothing(
+    tmp_path: Path, hello: dict[str, Any]
+) -> None:
+    async def act(scene: Scene) -> None:
+        scene.promising = scene.replaces = True
+        client = await scene.line(**hello)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.3):
+                await client.hear()
+
+    play(tmp_path, act)
