@@ -73,9 +73,6 @@ class ActingSettings(Group):
     """How often one object is read again and written anew when somebody else wrote it meanwhile."""
     most_nodes: Annotated[int, Field(ge=1, le=64)] = 16
     """Nodes one run is kept off at most (design 8)."""
-    longest_repair: Duration = timedelta(seconds=180)
-    """What the node agent may take for one reset once it began (its `repair.timeout` and `repair.own_wait`): so long past a repair's deadline
-    the stop of the processes stands."""
     isolation: IsolationSettings = IsolationSettings()
     """Guards of isolating."""
 

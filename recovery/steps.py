@@ -97,7 +97,7 @@ def send(turn: Turn, incident: IncidentCell, step: Step, action: str) -> None:
         reason=incident.reason,
         rulebook=incident.rulebook,
         trigger=incident.trigger,
-        arguments=arguments(turn, incident, step),
+        arguments=arguments(turn, incident, step, deadline),
     )
     name = derive_id(command.command, action, incident.look)
     turn.emit(topics.COMMANDS, turn.subject, command, name=name)
@@ -109,7 +109,7 @@ def rests_on_lost(turn: Turn, incident: IncidentCell) -> bool:
     return gap is not None and incident.opened_at <= gap.since
 
 
-def arguments(turn: Turn, incident: IncidentCell, step: Step) -> dict[str, Any]:
+def arguments(turn: Turn, incident: IncidentCell, step: Step, deadline: datetime) -> dict[str, Any]:
     """What the actuator needs to know, by step."""
     run = run_of(turn)
     known: dict[str, Any] = {
@@ -127,6 +127,9 @@ def arguments(turn: Turn, incident: IncidentCell, step: Step) -> dict[str, Any]:
             "otherwise": "exit" if incident.new_issue else "rerun",
         }
     elif step.step is StepName.HEAL_CHIPS:
+        # From the deadline, which a hold moves on: told again with each look, so that no stop ends in the middle of a repair.
+        rest = sum((later.timeout for later in incident.steps[incident.index + 1 :]), timedelta(0))
+        known["until"] = _text(deadline + rest + turn.rulebook.settings.stop_margin)
         known["chips"] = [
             {
                 "node": target.node.uid,
@@ -142,7 +145,7 @@ def arguments(turn: Turn, incident: IncidentCell, step: Step) -> dict[str, Any]:
         known["keep_off"] = [{"uid": node.uid, "name": node.name} for node in incident.excluded]
         known["epoch"] = incident.epoch + 1
     elif step.step is StepName.START_PROCESSES and incident.new_issue:
-        known["retained_pod_counter"] = turn.rulebook.settings.retained_pod_counter
+        known["counter"] = turn.rulebook.settings.retained_pod_counter
     elif step.step in {StepName.FAIL_JOB, StepName.RELEASE_JOB}:
         known["cause"] = incident.cause
     return known

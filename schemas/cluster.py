@@ -117,6 +117,8 @@ class RepairOrder(Small):
     """How the code table says it heals."""
     until: AwareDatetime
     """Past this the agent does not begin."""
+    over_by: AwareDatetime | None = None
+    """By then a reset is over, or killed: the stop of the run's processes ends there by itself, and they run again."""
 
 
 class RepairAnswer(Small):

@@ -32,6 +32,7 @@ from actuators.node_agent.orders import (
     no_tokens,
     orders_of,
     refused,
+    time_for,
     what_now,
 )
 from actuators.node_agent.settings import RepairSettings
@@ -244,9 +245,12 @@ class ChipRepair:
             ending = in_the_way(order, await asyncio.to_thread(self._world.holders, unit, order.run))
         if ending is not None:
             return ending
+        limit = time_for(order, self._world.now(), self._settings.timeout)
+        if limit is None:
+            return Ending("failed", "too late: the stop of the run's processes is about to end")
         self._journal.begin(key, unit.chips, now)
         argv = filled(self._settings.command, unit.name, unit.chips)
-        end = await run(argv, self._settings.timeout, self._file(order, "reset"), lock)
+        end = await run(argv, limit, self._file(order, "reset"), lock)
         lock.release()
         _log.info("repair command", unit=unit.name, incident=order.incident, code=end.code)
         if end.code != 0:

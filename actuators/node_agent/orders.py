@@ -21,6 +21,8 @@ from schemas.errors import DecodeError
 RESET: Final = "reset"
 """`heal` of a code table; anything else heals by waiting."""
 LARGEST_ORDER: Final = 16_384
+KILLED_BEFORE: Final = timedelta(seconds=5)
+"""So long before an order's `over_by` its command is killed: killing takes a moment."""
 _PLAIN: Final = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_.:/-]{0,252}$")
 
 Result = Literal["healed", "still_faulty", "foreign_process", "no_tokens", "failed"]
@@ -136,6 +138,14 @@ def refused(order: RepairOrder, now: datetime, command: Sequence[str]) -> Ending
     if order.heal == RESET and not command:
         return Ending("failed", "this node has no repair command; right would be RELIGHT_REPAIR__COMMAND")
     return None
+
+
+def time_for(order: RepairOrder, now: datetime, timeout: timedelta) -> timedelta | None:
+    """How long the reset may take: over before the run's processes may run again. None: there is no time for one."""
+    if order.over_by is None:
+        return timeout
+    left = order.over_by - KILLED_BEFORE - now
+    return min(timeout, left) if left > timedelta(0) else None
 
 
 def in_the_way(order: RepairOrder, holders: Iterable[Holder]) -> Ending | None:

@@ -1,7 +1,7 @@
 """heal_chips: a repair order for each reset unit with a faulty chip; the node agent repairs and answers beside it.
 
 Guarantees: nothing is written before every node of the command is known to be the one it names and the stop of this attempt stands on every
-pod that lives; no order outlasts that stop; an order is written under the node's UID
+pod that lives; no order outlasts that stop, which is renewed while a hold makes the repair longer; an order is written under the node's UID
 and version; another run's order is never overwritten while it is under way; only an answer to this very attempt counts. A node that does
 not answer is the deadline's matter, not ours: from silence nothing is concluded here.
 """
@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
-from actuators.jobs.run_objects import RunArguments, RunObject, find_run, has_ended, pods_of
+from pydantic import AwareDatetime
+
+from actuators.jobs.run_objects import RunArguments, RunObject, find_run
 from actuators.nodes.node_objects import find_node
 from actuators.nodes.repair_orders import (
     UNDER_WAY,
@@ -25,14 +27,14 @@ from actuators.nodes.repair_orders import (
     removal_of,
     slot_of,
 )
-from actuators.pods.desired_state import order_of
+from actuators.nodes.standing_stop import keep_standing
 from actuators.reply import Refused, Reply, done, failed, pending
 from actuators.step import Arguments, Step, arguments_of
 from actuators.world import Words, World
 from runtime import paths
 from runtime.errors import ApiConflict, ApiNotFound
 from runtime.kubernetes import Object
-from schemas.cluster import ProcessOrder, RepairAnswer, RepairOrder
+from schemas.cluster import RepairAnswer, RepairOrder
 from schemas.commands import Command
 from schemas.ids import subject_name
 
@@ -58,6 +60,8 @@ class HealArguments(RunArguments):
     """As `recovery.steps` sends them."""
 
     chips: tuple[ChipTarget, ...]
+    until: AwareDatetime | None = None
+    """So long the processes are to stay stopped; further away each time a hold moves the deadline."""
 
 
 @dataclass
@@ -87,7 +91,7 @@ def act(command: Command, world: World) -> Reply:
     if not given.chips:
         raise Refused("bad_arguments", "no chips are named")
     repairs = _find(command, given, world)
-    need_processes_stopped(command, run, repairs, world)
+    need_processes_stopped(command, run, repairs, given.until, world)
     if command.action == "begin":
         units = ", ".join(sorted({chip.unit for chip in given.chips})[:4])
         text = f"Repairing {units} on {len(repairs)} nodes; processes are stopped: {command.reason}"
@@ -97,34 +101,27 @@ def act(command: Command, world: World) -> Reply:
     return _answer(command, repairs, world, effects)
 
 
-def need_processes_stopped(command: Command, run: RunObject, repairs: list[NodeRepair], world: World) -> None:
-    """No order is written, and none outlasts, unless the stop of this very attempt stands on every pod that lives.
+def need_processes_stopped(
+    command: Command, run: RunObject, repairs: list[NodeRepair], until: datetime | None, world: World
+) -> None:
+    """No order is written, and none outlasts, unless the stop of this very attempt stands on every pod that lives. Raises Refused.
 
-    A stop that ended by itself, while the API was silent say, has let the processes run again: a reset would come under them. Raises Refused.
+    A stop that ended by itself, while the API was silent say, has let the processes run again: a reset would come under them.
     """
-    unwritten = [
-        order
-        for repair in repairs
-        for order in repair.orders
-        if slot_of(repair.node, order, world.now()) is not Slot.OURS
-    ]
-    if not unwritten:
+    is_complete = all(
+        slot_of(repair.node, order, world.now()) is Slot.OURS for repair in repairs for order in repair.orders
+    )
+    if is_complete and until is None:
         return
-    ends = command.deadline
-    for pod in pods_of(run, world):
-        if has_ended(pod):
-            continue
-        stands = order_of(pod)
-        wanted = (run.epoch, command.attempt, ProcessOrder.STOP)
-        if stands is None or (stands.epoch, stands.attempt, stands.state) != wanted or stands.until is None:
-            raise Refused(
-                "not_stopped", f"pod {pod['metadata']['name']} is not told to stop for this attempt"
-            )
-        ends = min(ends, stands.until)
-    if ends <= world.now():
-        raise Refused("not_stopped", f"the stop of the processes ended by itself at {ends.isoformat()}")
+    stop = keep_standing(command, run, until, world)
+    if is_complete:  # what is under way is the agent's, and its answer is waited for
+        return
+    ends = stop.need()
+    if ends is None:
+        return
+    limits = {"until": min(command.deadline, ends), "over_by": ends}
     for repair in repairs:
-        repair.orders = [order.model_copy(update={"until": ends}) for order in repair.orders]
+        repair.orders = [order.model_copy(update=limits) for order in repair.orders]
 
 
 def cancel(command: Command, world: World) -> Reply:

@@ -349,3 +349,100 @@ def test_without_chips_nothing_is_healed() -> None:
     scene = a_scene()
 
     assert scene.perform(command(StepName.HEAL_CHIPS, arguments={"chips": []})).cause == "bad_arguments"
+
+
+# ------------------------------------------------------------------------ a hold makes the repair longer
+
+HELD = timedelta(minutes=10)
+"""So far a hold moved the deadline on: past the end of the stop the plan began with."""
+
+
+def held(**given: Any) -> Command:
+    """A look after a hold: the core told again how long the processes are to stay stopped."""
+    until = NOW + HELD + timedelta(minutes=2)
+    found = look(deadline=NOW + HELD, not_after=NOW + HELD + timedelta(minutes=5), **given)
+    return found.model_copy(update={"arguments": {**found.arguments, "until": until.isoformat()}})
+
+
+def stop_ends(scene: Scene) -> list[datetime | None]:
+    return [None if (stands := scene.desired(number)) is None else stands.until for number in range(2)]
+
+
+def a_short_stop(seconds: float = 90) -> Scene:
+    scene = Scene().with_pods(2)
+    scene.api.put(NODE, node())
+    stopped(scene, until=NOW + timedelta(seconds=seconds))
+    return scene
+
+
+def test_an_order_says_when_the_stop_ends_so_that_its_reset_is_over_by_then() -> None:
+    scene = a_short_stop()
+
+    scene.perform(heal())
+
+    order = order_on(scene)
+    assert order is not None
+    assert (order.until, order.over_by) == (NOW + timedelta(seconds=60), NOW + timedelta(seconds=90))
+
+
+def test_a_hold_in_the_middle_of_a_repair_renews_the_stop_and_the_order_stays_as_it_was_given() -> None:
+    scene = a_short_stop()
+    scene.perform(heal())
+    answer(scene, "under_way")
+    order = order_on(scene)
+
+    scene.now = NOW + timedelta(seconds=70)
+    assert scene.perform(held()).cause == "repairing"
+
+    assert stop_ends(scene) == [NOW + HELD + timedelta(minutes=2)] * 2
+    assert [stands.otherwise for number in range(2) if (stands := scene.desired(number))] == ["rerun"] * 2
+    assert order_on(scene) == order
+    writes = scene.pod_writes()
+    scene.perform(held())
+    assert scene.pod_writes() == writes, "once a hold, not once a look"
+
+
+@pytest.mark.parametrize("seconds", [81, 90, 200])
+def test_a_stop_that_ended_or_is_about_to_is_never_brought_back(seconds: int) -> None:
+    scene = a_short_stop()
+    scene.perform(heal())
+    scene.now = NOW + timedelta(seconds=seconds)
+
+    assert scene.perform(held()).result is OutcomeResult.PENDING, "what is under way is the agent's"
+    assert stop_ends(scene) == [NOW + timedelta(seconds=90)] * 2
+
+
+def test_with_a_stop_that_is_about_to_end_no_repair_is_ordered() -> None:
+    scene = a_short_stop(seconds=9)
+
+    assert scene.perform(heal()).cause == "not_stopped"
+    assert order_on(scene) is None
+
+
+def test_processes_that_were_started_meanwhile_are_not_stopped_by_a_look_at_the_repair() -> None:
+    scene = a_short_stop()
+    scene.perform(heal())
+    scene.perform(start())
+
+    scene.perform(held())
+
+    assert stop_ends(scene) == [None, None]
+
+
+def test_a_start_between_the_look_and_the_renewal_is_not_undone() -> None:
+    scene = a_short_stop()
+    scene.perform(heal())
+    scene.api.once("PATCH", pod_path(0), lambda: scene.perform(start()))
+
+    scene.perform(held())
+
+    assert stop_ends(scene) == [None, None]
+
+
+def test_where_not_every_pod_could_be_told_an_order_goes_by_the_old_end() -> None:
+    scene = a_short_stop()
+    scene.api.before = raising(ApiConflict("409"), "PATCH", pod_path(1))
+
+    scene.perform(held())
+
+    assert order_on(scene).over_by == NOW + timedelta(seconds=90)  # type: ignore[union-attr]

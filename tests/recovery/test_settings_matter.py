@@ -138,7 +138,7 @@ class TestRetainedPods:
         running.fault(BROKEN)
         running.settle(2 * MINUTE)
         (start,) = [c for c in running.commands if c.step is StepName.START_PROCESSES and c.action == "begin"]
-        assert start.arguments["retained_pod_counter"] == choice
+        assert start.arguments["counter"] == choice
 
     def test_a_restart_in_place_keeps_all_pods_and_says_nothing_of_it(self) -> None:
         running = world(with_settings(retained_pod_counter="reset"))
@@ -146,7 +146,7 @@ class TestRetainedPods:
         running.settle(2 * MINUTE)
         starts: list[Command] = [c for c in running.commands if c.step is StepName.START_PROCESSES]
         assert starts
-        assert all("retained_pod_counter" not in start.arguments for start in starts)
+        assert all("counter" not in start.arguments for start in starts)
 
 
 class TestNoSpare:

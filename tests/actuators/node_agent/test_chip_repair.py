@@ -328,6 +328,15 @@ def test_a_fourth_reset_within_the_window_has_no_token(tmp_path: Path) -> None:
     assert scene.resets() == 3
 
 
+def test_a_reset_that_could_outlast_the_stop_of_the_processes_is_not_begun(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+
+    answer = outcome(scene, over_by=scene.world.now() + timedelta(seconds=4))
+
+    assert (answer.result, scene.resets()) == ("failed", 0)
+    assert "about to end" in (answer.detail or "")
+
+
 @pytest.mark.parametrize(("codes", "result"), [([CODE], "still_faulty"), ([], "healed")])
 def test_what_heals_by_waiting_is_only_looked_at(tmp_path: Path, codes: list[str], result: str) -> None:
     scene = Scene(tmp_path)

@@ -17,6 +17,7 @@ from actuators.node_agent.orders import (
     no_tokens,
     orders_of,
     refused,
+    time_for,
     what_now,
 )
 from schemas.cluster import REPAIR, REPAIRED, RepairAnswer, RepairOrder, unit_key
@@ -161,3 +162,17 @@ def test_only_an_answer_to_this_very_order_counts() -> None:
     assert answer_on(node({key: answer(incident="i-0").to_text()}), order()) is None
     assert answer_on(node({key: "{"}), order()) is None
     assert answer_on(node({}), order()) is None
+
+
+@pytest.mark.parametrize(
+    ("over_by", "seconds"),
+    [(None, 150), (600, 150), (155, 150), (60, 55), (6, 1), (5, None), (0, None), (-60, None)],
+)
+def test_a_reset_is_over_before_the_processes_of_its_run_may_come_back(
+    over_by: int | None, seconds: int | None
+) -> None:
+    given = order(over_by=None if over_by is None else NOW + timedelta(seconds=over_by))
+
+    limit = time_for(given, NOW, timedelta(seconds=150))
+
+    assert limit == (None if seconds is None else timedelta(seconds=seconds))
