@@ -82,7 +82,9 @@ class Scene:
     seconds: Callable[[], float] = lambda: 0.0
 
     def with_pods(self, count: int = 4, **more: Any) -> Scene:
-        self.api.put(JOB_PATH, job())
+        whole = job()
+        whole["spec"] |= {"parallelism": count, "completions": count}
+        self.api.put(JOB_PATH, whole)
         for number in range(count):
             self.api.put(pod_path(number), pod(number, **more))
         return self

@@ -167,6 +167,28 @@ def test_a_pod_deleted_between_list_and_write_is_waited_for_as_well() -> None:
     assert (outcome.result, outcome.told) == (OutcomeResult.DONE, 1)
 
 
+def test_a_start_is_not_complete_while_a_rank_has_no_pod_and_a_look_tells_the_newcomer() -> None:
+    scene = Scene().with_pods(3)
+    newcomer = scene.api.objects.pop(pod_path(2))
+
+    outcome = scene.perform(start())
+    assert (outcome.result, outcome.cause, outcome.told) == (OutcomeResult.PENDING, "pods_missing", None)
+    assert scene.pod_writes() == 2
+
+    scene.api.put(pod_path(2), newcomer)
+    outcome = scene.perform(start(action="look", look=1))
+    assert (outcome.result, outcome.told) == (OutcomeResult.DONE, 3)
+    assert scene.pod_writes() == 3
+
+
+def test_ranks_that_have_ended_are_not_waited_for() -> None:
+    scene = Scene().with_pods(3)
+    scene.api.put(pod_path(2), pod(2, phase="Succeeded"))
+    scene.api.objects[JOB_PATH]["status"] = {"succeeded": 1}
+
+    assert scene.perform(start()).told == 2
+
+
 def test_a_run_of_which_one_pod_has_no_supervisor_is_not_stopped_at_all() -> None:
     scene = Scene().with_pods(3)
     scene.api.put(pod_path(3), pod(3, injected=False))
