@@ -42,6 +42,8 @@ from schemas.mailbox import HoldCause
 from schemas.records import IncidentResult, IncidentState
 
 IN_PLACE = "in_place_recovery"
+TOO_LATE = "too_late"
+"""Cause of an actuator that read a command after its time."""
 ATTRIBUTION_COVERS = ("record", "attribute", "release_job")
 _NOT_OURS = frozenset({OutcomeResult.REFUSED, OutcomeResult.BLOCKED, OutcomeResult.UNSUPPORTED})
 _ENDINGS = {StepName.STOP_PROCESSES: StepName.START_PROCESSES, StepName.SUSPEND_JOB: StepName.RESUME_JOB}
@@ -116,9 +118,10 @@ def outcome_came(turn: Turn, incident: IncidentCell, outcome: Outcome) -> None:
     step = incident.step
     if step is None or not steps.is_current(turn, incident, outcome):
         return
+    incident = replace(incident, heard_at=turn.now)
     if outcome.result in {OutcomeResult.PENDING, OutcomeResult.UNREACHABLE}:
         waiting = steps.note_pending(turn, incident, outcome)
-        if step.step in steps.BARRIERS and steps.barrier_met(waiting):
+        if step.step in steps.BARRIERS and steps.barrier_met(turn, waiting):
             step_done(turn, waiting)
         return
     over = replace(incident, answered=True)
@@ -134,17 +137,42 @@ def outcome_came(turn: Turn, incident: IncidentCell, outcome: Outcome) -> None:
     if step.step in steps.BARRIERS and outcome.told is not None:
         told = replace(incident, told=outcome.told, unreachable=False)
         turn.put(INCIDENT_CELL, told)
-        if not steps.barrier_met(told):
+        if not steps.barrier_met(turn, told):
             return
         incident = told
     step_done(turn, incident, epoch=outcome.epoch)
+
+
+def came_too_late(turn: Turn, incident: IncidentCell, outcome: Outcome) -> None:
+    """The command lay unread past its time, and nothing was done: what is asked since may still be obeyed, else it is asked again.
+
+    That it came late says nothing of the world (finding R23), so the step gets new time, within the patience for a silent API.
+    """
+    step = incident.step
+    if step is None or outcome.look < incident.look:
+        return
+    since = incident.held_since or turn.now
+    ends = since + turn.rulebook.settings.api_hold
+    if turn.now >= ends:
+        safe_end(turn, replace(incident, answered=True), f"{outcome.result.value}: {TOO_LATE}")
+        return
+    renewed = replace(incident, held_since=since, deadline=min(turn.after(step.timeout), ends))
+    turn.put(INCIDENT_CELL, steps.schedule_look(turn, renewed, step.look_every))
+
+
+def pod_left(turn: Turn, incident: IncidentCell) -> None:
+    """A pod is gone: a stop that waited for it alone is complete."""
+    step = incident.step
+    stopping = step is not None and step.step is StepName.STOP_PROCESSES and incident.begun
+    if incident.state is IncidentState.ACTING and stopping and steps.barrier_met(turn, incident):
+        step_done(turn, incident)
 
 
 def pod_reported(turn: Turn, incident: IncidentCell) -> None:
     """One more pod reported what the barrier under way waits for."""
     counted = replace(incident, reported=incident.reported + 1)
     turn.put(INCIDENT_CELL, counted)
-    if steps.barrier_met(counted):
+    if steps.barrier_met(turn, counted):
         step_done(turn, counted)
 
 
@@ -413,10 +441,12 @@ def attribute_again(turn: Turn, incident: IncidentCell, cause: str) -> None:
 def not_ours(turn: Turn, incident: IncidentCell, outcome: Outcome) -> None:
     """A guard forbids the step, the world is another one, or there is no adapter: end safely, isolate nothing more."""
     said = outcome.cause or outcome.result.value
-    if incident.strategy == RELEASE_JOB:
+    if outcome.result is OutcomeResult.REFUSED and said == TOO_LATE:
+        came_too_late(turn, replace(incident, answered=False), outcome)
+    elif incident.strategy == RELEASE_JOB:
         close(turn, incident, IncidentResult.RELEASED, said)
-        return
-    safe_end(turn, incident, f"{outcome.result.value}: {said}")
+    else:
+        safe_end(turn, incident, f"{outcome.result.value}: {said}")
 
 
 def safe_end(turn: Turn, incident: IncidentCell, why: str) -> None:
@@ -496,5 +526,8 @@ def due_came(turn: Turn, incident: IncidentCell) -> None:
         return
     if incident.unreachable:
         hold_on(turn, incident, turn.rulebook.settings.api_hold, "the API does not answer")
+        return
+    if steps.nobody_answers(turn, incident):
+        hold_on(turn, incident, turn.rulebook.settings.api_hold, "no actuator answers")
         return
     step_failed(turn, incident, "timeout")

@@ -295,6 +295,8 @@ class IncidentCell:
     held_since: datetime | None = None
     """Since when a barrier or the API holds it up."""
     unreachable: bool = False
+    heard_at: datetime | None = None
+    """When an actuator last said anything of the step under way: from its silence nothing is concluded."""
     told: int = -1
     reported: int = 0
     chips: tuple[ChipTarget, ...] = ()

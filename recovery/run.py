@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from recovery.attempt import due_came, outcome_came, pod_reported, safe_end, say_not_isolated, step_done
+from recovery.attempt import (
+    due_came,
+    outcome_came,
+    pod_left,
+    pod_reported,
+    safe_end,
+    say_not_isolated,
+    step_done,
+)
 from recovery.cells import (
     COUNTERS_CELL,
     INCIDENT_CELL,
@@ -122,6 +130,7 @@ def _other(turn: Turn, data: Payload, run: RunCell) -> None:  # noqa: C901, PLR0
             pod_bound(turn, data)
         case PodEnded():
             pod_ended(turn, data)
+            _barrier_again(turn)
         case IssueState():
             state_of_issue(turn, data)
         case PauseOrder():
@@ -206,10 +215,20 @@ def _process_state(turn: Turn, data: ProcessState) -> None:
         turn.put(pod_name(uid), replace(pod, stopped_attempt=data.attempt))
         if incident is not None and ours and step is StepName.STOP_PROCESSES:
             pod_reported(turn, incident)
+    elif data.state is ProcessStateName.RUNNING and ours and step is not StepName.START_PROCESSES:
+        # Its stop ended by itself: it is stopped no more, and has not answered the start that may come.
+        start = max(data.start, pod.running_start)
+        turn.put(pod_name(uid), replace(pod, stopped_attempt=-1, running_start=start))
     elif data.state is ProcessStateName.RUNNING and data.attempt > pod.running_attempt:
         turn.put(pod_name(uid), replace(pod, running_attempt=data.attempt, running_start=data.start))
         if incident is not None and ours and step is StepName.START_PROCESSES:
             pod_reported(turn, incident)
+
+
+def _barrier_again(turn: Turn) -> None:
+    incident = incident_of(turn)
+    if incident is not None:
+        pod_left(turn, incident)
 
 
 def _milestone(turn: Turn, data: Milestone) -> None:

@@ -10,7 +10,16 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from recovery.cells import GAP_CELL, INCIDENT_CELL, PAUSE_CELL, GapCell, HoldTarget, IncidentCell, PauseCell
+from recovery.cells import (
+    GAP_CELL,
+    INCIDENT_CELL,
+    PAUSE_CELL,
+    GapCell,
+    HoldTarget,
+    IncidentCell,
+    PauseCell,
+    PodCell,
+)
 from recovery.counters import snapshot
 from recovery.run_state import run_of
 from recovery.turn import Turn
@@ -22,6 +31,16 @@ from schemas.mailbox import HoldRequest
 from schemas.records import IncidentState
 
 BARRIERS: Final = frozenset({StepName.STOP_PROCESSES, StepName.START_PROCESSES})
+_ANSWERED: Final = frozenset(
+    {
+        StepName.HEAL_CHIPS,
+        StepName.START_PROCESSES,
+        StepName.DELETE_PODS,
+        StepName.SUSPEND_JOB,
+        StepName.RESUME_JOB,
+    }
+)
+"""Steps whose actuators answer every look, and whose failure isolates a node, fails the job or makes it anew."""
 
 
 def command_id(turn: Turn, incident: IncidentCell) -> str:
@@ -43,6 +62,7 @@ def begin(turn: Turn, incident: IncidentCell) -> IncidentCell:
         deadline=None,
         held_since=None,
         unreachable=False,
+        heard_at=None,
         told=-1,
         reported=0,
         due=None,
@@ -207,9 +227,28 @@ def note_pending(turn: Turn, incident: IncidentCell, outcome: Outcome) -> Incide
     return waiting
 
 
-def barrier_met(incident: IncidentCell) -> bool:
-    """All pods that were told have reported."""
-    return incident.told >= 0 and incident.reported >= incident.told
+def barrier_met(turn: Turn, incident: IncidentCell) -> bool:
+    """All pods that were told have reported.
+
+    Nothing may happen to chips while a process runs, so a stop is counted by the pods that are there: a pod that reported and ended since stands
+    for no other. That walks the pods, but only once the number of reports is enough.
+    """
+    if incident.told < 0 or incident.reported < incident.told:
+        return False
+    if incident.step is None or incident.step.step is not StepName.STOP_PROCESSES:
+        return True
+    pods = [pod for name in turn.names("pod/") if (pod := turn.get(name, PodCell)) is not None]
+    here = [pod.stopped_attempt == incident.attempt for pod in pods if pod.epoch in {0, incident.epoch}]
+    return all(here) and sum(here) >= incident.told
+
+
+def nobody_answers(turn: Turn, incident: IncidentCell) -> bool:
+    """No actuator has said a word of the step lately: it is they who are silent, not chips, pods or the scheduler."""
+    step = incident.step
+    if step is None or step.step not in _ANSWERED:
+        return False
+    patience = min(turn.rulebook.settings.command_patience, step.timeout / 2)
+    return incident.heard_at is None or turn.now - incident.heard_at > patience
 
 
 def look_was_missed(incident: IncidentCell) -> bool:

@@ -166,7 +166,7 @@ class TestHolds:
 class TestPause:
     def test_a_pause_freezes_deadlines_and_resume_moves_them(self) -> None:
         running = world()
-        running.scripts[StepName.HEAL_CHIPS] = silent
+        running.scripts[StepName.HEAL_CHIPS] = always(OutcomeResult.PENDING)
         running.fault(HBM)
         running.settle(10 * SECOND)
         running.post(run_subject(running.run), PauseOrder(by="ann", reason="look"))

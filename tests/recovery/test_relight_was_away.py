@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import timedelta
 
-from schemas.commands import Command, StepName
+from schemas.commands import Command, OutcomeResult, StepName
 from schemas.envelope import Payload
 from schemas.records import IncidentState
 from schemas.signals import ProcessState, ProcessStateName
-from tests.recovery.world import HBM, World, silent
+from tests.recovery.world import HBM, World, always, silent
 
 AWAY = timedelta(minutes=10)  # longer than any step of a recovery in place may take
 
@@ -58,9 +58,10 @@ def test_a_healing_that_ended_meanwhile_is_looked_at_before_anything_is_conclude
     assert running.incident.state is IncidentState.STABILISING
 
 
-def test_silence_after_the_look_is_judged_as_ever() -> None:
+def test_a_healing_that_does_not_end_after_the_look_is_judged_as_ever() -> None:
     running = under_way(StepName.HEAL_CHIPS)
     running.now += AWAY
+    running.scripts[StepName.HEAL_CHIPS] = always(OutcomeResult.PENDING)
     running.settle(timedelta(minutes=10))
 
     assert running.held == {"n1"}

@@ -487,17 +487,15 @@ def node(name: str) -> NodeRef:
 
 
 def _stop(world: World, command: Command) -> Iterable[tuple[str, Payload, timedelta]]:
-    if command.action != "begin":
-        return
     yield world.answer(command, told=len(world.pods))
-    yield from _report(world, command, ProcessStateName.STOPPED)
+    if command.action == "begin":
+        yield from _report(world, command, ProcessStateName.STOPPED)
 
 
 def _start(world: World, command: Command) -> Iterable[tuple[str, Payload, timedelta]]:
-    if command.action != "begin":
-        return
     yield world.answer(command, told=len(world.pods))
-    yield from _report(world, command, ProcessStateName.RUNNING)
+    if command.action == "begin":
+        yield from _report(world, command, ProcessStateName.RUNNING)
 
 
 def _report(
