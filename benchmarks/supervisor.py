@@ -40,6 +40,7 @@ def environment(folder: Path) -> dict[str, str]:
         "RELIGHT_RUN": "run",
         "RELIGHT_POD_UID": "pod",
         "RELIGHT_SOCKET": str(folder / "agent.sock"),
+        "RELIGHT_WORD_WAIT": "0",  # the agent here answers nothing
         "RELIGHT_VOLUME": str(folder),
         "RELIGHT_SUPERVISOR": str(folder / "supervisor.pyz"),
         **small,
