@@ -48,6 +48,8 @@ class RunCell:
     supervised: bool = False
     supported: bool = True
     suspended: bool = False
+    suspended_by_others: bool = False
+    """Somebody else suspended it, so somebody else resumes it."""
     pods: int = 0
     incomplete: bool = False
     reports_progress: bool = False
@@ -56,6 +58,8 @@ class RunCell:
     let_go: bool = False
     """relight has said that it has nothing to add, or failed the job: the next Failed ends the run."""
     failed_at: datetime | None = None
+    ends_as: str = "failed"
+    """How it has ended when nobody rebuilds it."""
     ended: str = ""
     ended_at: datetime | None = None
     due: datetime | None = None

@@ -330,7 +330,7 @@ def _run_due(turn: Turn, run: RunCell) -> None:
     if incident is not None and incident.state is IncidentState.ACTING:  # ends by its own deadlines
         turn.put(RUN_CELL, replace(run, due=turn.after(turn.rulebook.settings.failed_run_ends_after)))
         return
-    _end(turn, "failed")
+    _end(turn, run.ends_as)
 
 
 def _run_ended(turn: Turn, data: RunEnded, run: RunCell) -> None:
@@ -340,10 +340,12 @@ def _run_ended(turn: Turn, data: RunEnded, run: RunCell) -> None:
     rebuilding = incident is not None and incident.state is IncidentState.ACTING and incident.new_issue
     if data.how == "failed" and not run.let_go:
         due = turn.after(turn.rulebook.settings.failed_run_ends_after)
-        turn.put(RUN_CELL, replace(run, failed_at=turn.now, due=due))
+        turn.put(RUN_CELL, replace(run, failed_at=turn.now, ends_as=data.how, due=due))
         run_failed(turn, data)
         return
-    if data.how == "deleted" and rebuilding:
+    if data.how == "deleted" and rebuilding:  # by us, most likely; else nobody makes it anew
+        due = turn.after(turn.rulebook.settings.failed_run_ends_after)
+        turn.put(RUN_CELL, replace(run, failed_at=turn.now, ends_as=data.how, due=due))
         return
     _end(turn, data.how)
 

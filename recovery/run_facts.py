@@ -5,15 +5,27 @@ from __future__ import annotations
 from dataclasses import replace
 
 from recovery.annotations import mirrored_use
-from recovery.cells import COUNTERS_CELL, RUN_CELL, CountersCell, PodCell, RunCell, pod_name
+from recovery.cells import (
+    COUNTERS_CELL,
+    INCIDENT_CELL,
+    RUN_CELL,
+    CountersCell,
+    IncidentCell,
+    PodCell,
+    RunCell,
+    pod_name,
+)
 from recovery.counters import counters_of, ha_of
 from recovery.journal import decide, notify
 from recovery.run_state import run_of
 from recovery.turn import Turn
 from schemas.cluster import POD_RETRIES_USED, RETRIES_USED
+from schemas.commands import StepName
 from schemas.facts import IssueState, PodBound, PodEnded, RunSeen
 from schemas.ids import derive_id
-from schemas.records import FaultDomain
+from schemas.records import FaultDomain, IncidentState
+
+_SUSPENDING = frozenset({StepName.SUSPEND_JOB, StepName.RESUME_JOB})
 
 
 def run_seen(turn: Turn, data: RunSeen) -> None:
@@ -34,6 +46,8 @@ def run_seen(turn: Turn, data: RunSeen) -> None:
         supervised=data.supervised,
         supported=data.supported,
         suspended=data.suspended,
+        suspended_by_others=data.suspended
+        and (before.suspended_by_others if before.suspended else not _we_suspend(turn)),
         failed_at=None if rebuilt else before.failed_at,
         due=None if rebuilt else before.due,
     )
@@ -45,6 +59,15 @@ def run_seen(turn: Turn, data: RunSeen) -> None:
     turn.put(RUN_CELL, replace(seen, problems=settings.problems))
     if settings.problems and settings.problems != before.problems:
         _say_bad_annotations(turn, settings.problems)
+
+
+def _we_suspend(turn: Turn) -> bool:
+    """A recovery is under way that has begun to suspend or to resume."""
+    incident = turn.get(INCIDENT_CELL, IncidentCell)
+    if incident is None or incident.state is not IncidentState.ACTING:
+        return False
+    begun = incident.steps[: incident.index + (1 if incident.begun else 0)]
+    return any(step.step in _SUSPENDING for step in begun)
 
 
 def _first_counters(turn: Turn, data: RunSeen) -> None:

@@ -144,6 +144,9 @@ def _tell_shadows(turn: Turn, case: Case, answer: Answer) -> None:
 
 def follow(turn: Turn, case: Case, rule: Rule, answer: Answer) -> None:
     """Do what a rule says for a run with no recovery under way, or one that is stabilising."""
+    if run_of(turn).suspended_by_others and rule.then[0] not in VERBS:
+        _leave_suspended(turn, case, rule, answer)
+        return
     if rule.notify:
         notify(turn, rule.reason, about=rule.id, once_for=_subject_of(case))
     verb = rule.then[0]
@@ -154,6 +157,15 @@ def follow(turn: Turn, case: Case, rule: Rule, answer: Answer) -> None:
         _say(turn, case, rule, verb, answer, incident_of(turn))
         return
     _plan(turn, case, rule, answer)
+
+
+def _leave_suspended(turn: Turn, case: Case, rule: Rule, answer: Answer) -> None:
+    """Somebody else suspended the job: its processes ended by that, and to make it anew would undo it."""
+    incident = incident_of(turn)
+    if incident is not None:
+        close(turn, incident, IncidentResult.RELEASED, "suspended by somebody else")
+    case = replace(case, flags=(*case.flags, "suspended_by_others"))
+    _say(turn, case, rule, Verb.RECORD.value, answer, incident)
 
 
 def _subject_of(case: Case) -> str:
