@@ -278,6 +278,16 @@ def test_beside_an_agent_what_kills_a_supervisor_is_the_agents_to_tell_unless_it
     assert exits(cluster) == told
 
 
+def test_beside_a_silent_agent_each_end_of_a_container_is_told_once() -> None:
+    cluster = running(supervised=True)
+    cluster.translator.agent(Difference(None, agent_pod(ready="False", since=START - timedelta(hours=1))))
+    killed = terminated(137)
+    again = {**killed, "restartCount": 1, "lastState": killed["state"]}
+    for container in (killed, again, {**again, "image": "other"}):
+        cluster.change("p", status("Running", container))
+    assert [start for start, *_ in exits(cluster)] == [UNNUMBERED + 1, UNNUMBERED + 2]
+
+
 def test_an_agent_that_went_is_not_known_to_speak() -> None:
     cluster = running(supervised=True)
     agent = agent_pod(ready="True", since=START)

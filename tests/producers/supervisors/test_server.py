@@ -34,6 +34,7 @@ class Scene:
         self.kernel: PeerPod | None = PeerPod("pod-1", "ab" * 32)
         self.promising = False
         self.replaces = False
+        self.answered: asyncio.Event | None = None
         self.clients: list[Client] = []
         self.source = SupervisorReports(
             Translation(IDENTITY), lambda: datetime.now(UTC), progress_every=timedelta(seconds=1)
@@ -50,6 +51,8 @@ class Scene:
 
     async def must_wait(self, pod: OwnPod) -> bool:
         assert pod.uid == "pod-1"
+        if self.answered is not None:
+            await self.answered.wait()
         return self.replaces
 
     def pod_of(self, pid: int) -> PeerPod | None:
@@ -462,5 +465,19 @@ def test_who_has_started_or_is_not_ours_to_hold_is_told_nothing(
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.3):
                 await client.hear()
+
+    play(tmp_path, act)
+
+
+def test_an_order_that_comes_while_the_api_is_asked_is_not_undone_by_a_hold(tmp_path: Path) -> None:
+    async def act(scene: Scene) -> None:
+        scene.promising = scene.replaces = True
+        scene.answered = asyncio.Event()
+        client = await scene.line(launch=0, state="checking")
+        await asyncio.sleep(0.05)
+        scene.change(own_pod(desired=Desired(epoch=1, attempt=1, state=ProcessOrder.RUN).to_text()))
+        assert (await client.hear())["state"] == "run"
+        scene.answered.set()
+        assert promised(await client.hear()) <= 0
 
     play(tmp_path, act)
