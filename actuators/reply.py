@@ -4,6 +4,8 @@
     ├── Refused             the world is not as the command supposes
     ├── Unsupported         there is no way to do this here
     ├── Blocked             an operator's setting forbids it
+    ├── Waiting             begun, and something has to happen before it goes on: the core asks again
+    ├── Failed              it was tried and did not succeed
     └── OutOfTime           the step's time is used up: pending, the core asks again
 
 A step returns its `Reply` or raises one of these; nothing else leaves `actuators.perform`.
@@ -109,6 +111,26 @@ class Blocked(Answered):
     """An operator's setting, or missing rights, forbid it."""
 
     result = OutcomeResult.BLOCKED
+
+
+class Waiting(Answered):
+    """Begun; what is waited for is the cause."""
+
+    result = OutcomeResult.PENDING
+
+    def __init__(self, cause: str, detail: str = "", *, again: float) -> None:
+        super().__init__(cause, detail)
+        self.again = again
+
+    def reply(self) -> Reply:
+        """With when to ask again."""
+        return Reply(self.result, cause=self.cause, detail=self.detail, again=self.again)
+
+
+class Failed(Answered):
+    """Tried, and it did not succeed. Never for trouble with the API."""
+
+    result = OutcomeResult.FAILED
 
 
 class OutOfTime(Answered):

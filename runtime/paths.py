@@ -30,6 +30,11 @@ def jobs(namespace: str | None = None, name: str | None = None) -> str:
     return _namespaced("/apis/batch/v1", "jobs", namespace, name)
 
 
+def config_maps(namespace: str | None = None, name: str | None = None) -> str:
+    """ConfigMaps of all namespaces, of one, or one ConfigMap."""
+    return _namespaced("/api/v1", "configmaps", namespace, name)
+
+
 def leases(namespace: str | None = None, name: str | None = None) -> str:
     """Leases of all namespaces, of one, or one lease."""
     return _namespaced("/apis/coordination.k8s.io/v1", "leases", namespace, name)

@@ -1,7 +1,8 @@
 """fail_job: no more retries, then let go: supervisors end with the original code and the Job controller sets Failed (finding Q6).
 
 Where that does not end it - a process that hangs, a pod that never started, nobody supervised - the Job is ended by its deadline shortly
-before ours passes. Done when the Job controller has said Failed, or FailureTarget, from which there is no way back.
+before ours passes. Done when the Job controller has said Failed, or FailureTarget, from which there is no way back. Where only the stored
+manifest of a rebuild is left, the job is made once more without a pod, to be found Failed by its user.
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Final
 
+from actuators.jobs import rebuild
 from actuators.jobs.letting_go import let_go
-from actuators.jobs.run_objects import RunArguments, condition_of, find_run
+from actuators.jobs.run_objects import RunArguments, RunGone, condition_of, find_run
 from actuators.reply import Refused, Reply, done, pending
 from actuators.rewriting import rewrite
 from actuators.step import Step, arguments_of
@@ -27,7 +29,10 @@ WON: Final = ("Complete", "SuccessCriteriaMet")
 def act(command: Command, world: World) -> Reply:
     """Begin and look are the same."""
     given = arguments_of(RunArguments, command)
-    run = find_run(command, given, world)
+    try:
+        run = rebuild.put_right(find_run(command, given, world), world)
+    except RunGone as gone:
+        run = rebuild.bring_back(command, given, gone, world, fails=True)
     if command.action == "begin":
         text = f"Failing the job ({given.cause or 'no cause given'}): {command.reason}"
         world.voice.say(Words(run.job, "FailingJob", text, key=command.command, warning=True))

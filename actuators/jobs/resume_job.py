@@ -1,5 +1,7 @@
 """resume_job: the next epoch into the suspended template, then off with the suspension, then wait until every pod runs.
 
+Where that would wait for something that never comes, the job is deleted and created instead (`actuators.jobs.rebuild`).
+
 Two patches, each conditional, each harmless to crash after: the epoch and the nodes to keep off while it is suspended, the suspension last. A
 look finds by the epoch on the job how far it came. Servers before 1.36 take a change of the template of a job that had begun only when its
 start time is taken off first (finding Q8); that needs rights on jobs/status. What is used of the run's budgets is mirrored on the job with
@@ -13,19 +15,22 @@ from typing import Annotated
 
 from pydantic import Field
 
+from actuators.jobs import rebuild
 from actuators.jobs.keeping_off import KEPT_OFF, affinity_without
 from actuators.jobs.ownership import need_ours_to_suspend
 from actuators.jobs.run_objects import (
     RunArguments,
+    RunGone,
     RunObject,
+    condition_of,
     epoch_of,
     find_run,
     is_leaving,
     pods_of,
     run_object,
 )
-from actuators.jobs.suspend_job import need_resumable
-from actuators.reply import Refused, Reply, done, pending
+from actuators.jobs.suspend_job import need_not_succeeded
+from actuators.reply import Refused, Reply, done, failed, pending
 from actuators.rewriting import rewrite
 from actuators.step import Step, arguments_of
 from actuators.world import Words, World
@@ -51,15 +56,9 @@ class ResumeArguments(RunArguments):
 def act(command: Command, world: World) -> Reply:
     """Begin and look are the same: whatever is missing is done."""
     given = arguments_of(ResumeArguments, command)
-    run = find_run(command, given, world, epochs=(given.epoch,))
-    need_ours_to_suspend(command, run, world)
-    need_resumable(run)
-    effects: tuple[str, ...] = ()
-    if run.epoch != given.epoch:
-        if not run.job["spec"].get("suspend"):
-            raise Refused("not_suspended", f"{run.title} is not suspended; somebody resumed it")
-        run = _next_epoch(run, given, world)
-        effects = (f"epoch {given.epoch}",)
+    run, effects = _at_next_epoch(command, given, world)
+    if condition_of(run.job, "Failed"):
+        return failed("ended_again", detail=f"{run.title} has failed again as issue {given.epoch}")
     if command.action == "begin":
         text = f"Resuming the job as issue {given.epoch}: {command.reason}"
         world.voice.say(Words(run.job, "ResumingJob", text, key=command.command))
@@ -69,26 +68,59 @@ def act(command: Command, world: World) -> Reply:
     return _progress(run_object(job), given, world, effects)
 
 
+def _at_next_epoch(
+    command: Command, given: ResumeArguments, world: World
+) -> tuple[RunObject, tuple[str, ...]]:
+    """The object of the issue to start, patched or made anew where it was not yet; and what was written."""
+    issue = rebuild.Issue(given.epoch, tuple(_names(given, world.settings.most_nodes)), _used(given))
+    made = (f"epoch {given.epoch}, in a new object",)
+    try:
+        run = find_run(command, given, world, epochs=(given.epoch,))
+    except RunGone as gone:
+        return rebuild.go_on(command, given, issue, gone, world), made
+    need_ours_to_suspend(command, run, world)
+    need_not_succeeded(run)
+    if run.epoch == given.epoch:
+        return rebuild.put_right(run, world), ()
+    why = rebuild.why_anew(run, pods_of(run, world))
+    if why:
+        return rebuild.make_anew(command, run, issue, why, world), made
+    if not run.job["spec"].get("suspend"):
+        raise Refused("not_suspended", f"{run.title} is not suspended; somebody resumed it")
+    return _next_epoch(rebuild.put_right(run, world), given, world), (f"epoch {given.epoch}",)
+
+
 def cancel(command: Command, world: World) -> Reply:
-    """Nothing to take back: a job that was resumed runs, one that was not stays suspended for who asked."""
-    del command, world
+    """A job that was resumed runs, one that was not stays suspended for who asked; one that was to be deleted is not any more."""
+    given = arguments_of(ResumeArguments, command)
+    try:
+        rebuild.put_right(find_run(command, given, world, epochs=(given.epoch,)), world)
+    except RunGone:
+        return done(effects=("the job is not there; whoever goes on finds its manifest",))
     return done()
 
 
 def template_change(run: RunObject, given: ResumeArguments, most_nodes: int) -> Object:
     """The patch of a suspended job: epoch and run on the job and on its template, and the nodes to keep off."""
-    names = [node["name"] for node in given.keep_off if node.get("name")][:most_nodes]
+    names = _names(given, most_nodes)
     carried = {EPOCH: str(given.epoch), RUN: run.run}
     template = {
         "metadata": {"annotations": carried},
         "spec": {"affinity": _replacing(run.job, affinity_without(run.job, names))},
     }
-    used = {
+    annotations = {**carried, **_used(given), KEPT_OFF: json.dumps(names) if names else None}
+    return {"metadata": {"annotations": annotations}, "spec": {"template": template}}
+
+
+def _used(given: ResumeArguments) -> dict[str, str]:
+    return {
         RETRIES_USED: str(given.counters.job_retries_used),
         POD_RETRIES_USED: str(given.counters.pod_retries_used),
     }
-    annotations = {**carried, **used, KEPT_OFF: json.dumps(names) if names else None}
-    return {"metadata": {"annotations": annotations}, "spec": {"template": template}}
+
+
+def _names(given: ResumeArguments, most_nodes: int) -> list[str]:
+    return [node["name"] for node in given.keep_off if node.get("name")][:most_nodes]
 
 
 def _replacing(job: Object, affinity: Object | None) -> Object | None:

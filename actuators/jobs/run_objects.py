@@ -37,6 +37,13 @@ class RunArguments(Arguments):
     keep_off: tuple[dict[str, str], ...] = Field(default=())
 
 
+class RunGone(Refused):
+    """There is no object of the run."""
+
+    def __init__(self, detail: str) -> None:
+        super().__init__("gone", detail)
+
+
 @dataclass(frozen=True, slots=True)
 class RunObject:
     """The workload object as it was read, and what it says of the run."""
@@ -71,7 +78,7 @@ def find_run(
 ) -> RunObject:
     """The run the command is for, at its epoch; `epochs`: others that are right as well.
 
-    Raises Refused for another object or epoch, Unsupported for a kind without an adapter.
+    Raises RunGone where there is none, Refused for another object or epoch, Unsupported for a kind without an adapter.
     """
     if subject_kind(command.subject) != RUN_SUBJECT:
         raise Refused("bad_subject", f"{command.subject} is no run")
@@ -96,7 +103,7 @@ def _by_name(command: Command, given: RunArguments, world: World) -> RunObject:
     try:
         found = run_object(world.api.get(paths.jobs(given.namespace, given.name)))
     except ApiNotFound:
-        raise Refused("gone", f"there is no job {given.namespace}/{given.name}") from None
+        raise RunGone(f"there is no job {given.namespace}/{given.name}") from None
     wanted = subject_name(command.subject)
     if found.run != wanted:
         raise Refused("other_object", f"{found.title} is run {found.run}, the command is for {wanted}")
@@ -108,7 +115,7 @@ def _by_identity(command: Command, world: World) -> RunObject:
     for job in world.api.list(paths.jobs()):
         if (found := run_object(job)).run == wanted:
             return found
-    raise Refused("gone", f"there is no job of run {wanted}")
+    raise RunGone(f"there is no job of run {wanted}")
 
 
 def run_object(job: Object) -> RunObject:
@@ -121,7 +128,18 @@ def run_object(job: Object) -> RunObject:
 
 def pods_of(run: RunObject, world: World) -> list[Object]:
     """All pods of the object, whatever their epoch and state."""
-    return world.api.list(paths.pods(run.namespace), labels=f"{JOB_UID_LABEL}={run.uid}")
+    spec = run.job.get("spec") or {}
+    if not spec.get("manualSelector"):
+        return world.api.list(paths.pods(run.namespace), labels=f"{JOB_UID_LABEL}={run.uid}")
+    wanted = (spec.get("selector") or {}).get("matchLabels") or {}
+    labels = ",".join(f"{key}={value}" for key, value in sorted(wanted.items()))
+    pods = world.api.list(paths.pods(run.namespace), labels=labels)
+    return [pod for pod in pods if _controller_of(pod) == run.uid]
+
+
+def _controller_of(pod: Object) -> str:
+    owners = pod["metadata"].get("ownerReferences") or []
+    return next((str(owner["uid"]) for owner in owners if owner.get("controller")), "")
 
 
 def epoch_of(pod: Object) -> int:

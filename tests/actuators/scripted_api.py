@@ -129,13 +129,14 @@ class ScriptedApi:
     def delete(
         self, path: str, *, uid: str = "", resource_version: str = "", grace: int | None = None
     ) -> Object:
-        assert not resource_version
         self._call("DELETE", path)
         with self._lock:
             if path not in self.objects:
                 raise ApiNotFound(f"DELETE {path}: 404")
             if uid and uid != self.objects[path]["metadata"]["uid"]:
                 raise ApiConflict(f"DELETE {path}: 409 uid")
+            if resource_version and resource_version != self.objects[path]["metadata"]["resourceVersion"]:
+                raise ApiConflict(f"DELETE {path}: 409 resourceVersion")
             self.writes.append(Write("DELETE", path, grace))
             return self.objects.pop(path)
 

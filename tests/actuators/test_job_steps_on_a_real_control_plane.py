@@ -2,66 +2,35 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from actuators.jobs.keeping_off import KEPT_OFF
 from runtime import paths
-from runtime.errors import ApiAway
-from runtime.kubernetes import Cluster, Object, PatchKind
+from runtime.kubernetes import Cluster
 from sandbox.control_plane import Options
 from schemas.cluster import EPOCH, POD_RETRIES_USED, RETRIES_USED, RUN
-from schemas.commands import Command, Outcome, OutcomeResult, StepName
+from schemas.commands import OutcomeResult
 from schemas.records import Counters
 from tests.actuators.real_job import make_job, pods_of, wait_until
-from tests.actuators.real_scene import RealScene, command
+from tests.actuators.real_scene import RealScene
+from tests.actuators.real_steps import (
+    JOB,
+    DyingAfter,
+    a_node,
+    bind,
+    fail,
+    kept_off,
+    read,
+    resume,
+    run_all,
+    set_phase,
+    suspend,
+    until_it_ends,
+)
 from tests.real.kubernetes import NewCluster, client_of, make_namespace
-
-JOB = "train"
-
-
-def suspend(job: Object, **given: Any) -> Command:
-    return command(job, StepName.SUSPEND_JOB, **given)
-
-
-def resume(job: Object, *, keep_off: tuple[str, ...] = (), to: int = 2, **given: Any) -> Command:
-    nodes = [{"uid": f"uid-{name}", "name": name} for name in keep_off]
-    return command(
-        job, StepName.RESUME_JOB, epoch=to - 1, arguments={"keep_off": nodes, "epoch": to}, **given
-    )
-
-
-def until_it_ends(scene: RealScene, order: Command, patience: float = 20) -> Outcome:
-    ends = time.monotonic() + patience
-    outcome = scene.perform(order)
-    while outcome.result is OutcomeResult.PENDING and time.monotonic() < ends:
-        time.sleep(0.1)
-        order = order.model_copy(update={"action": "look", "look": order.look + 1})
-        outcome = scene.perform(order)
-    return outcome
-
-
-def read(api: Cluster, job: Object) -> Object:
-    return api.get(paths.jobs(job["metadata"]["namespace"], job["metadata"]["name"]))
-
-
-def set_phase(api: Cluster, pod: Object, phase: str) -> None:
-    metadata = pod["metadata"]
-    path = paths.status(paths.pods(metadata["namespace"], metadata["name"]))
-    api.patch(path, {"status": {"phase": phase}}, manager="kubelet")
-
-
-def run_all(api: Cluster, job: Object, count: int) -> None:
-    """What kubelets would say of the new pods."""
-    wait_until(lambda: len(pods_of(api, job)) == count)
-    for pod in pods_of(api, job):
-        set_phase(api, pod, "Running")
 
 
 def test_suspend_and_resume_make_new_pods_of_the_next_epoch_on_the_same_object(
@@ -104,18 +73,6 @@ def test_what_is_used_of_the_budgets_is_mirrored_on_the_job(
     assert (annotations[RETRIES_USED], annotations[POD_RETRIES_USED]) == ("2", "1")
 
 
-def kept_off(pod_spec: Object) -> list[str]:
-    affinity = (pod_spec.get("affinity") or {}).get("nodeAffinity") or {}
-    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
-    return [
-        value
-        for term in required.get("nodeSelectorTerms", [])
-        for field in term.get("matchFields", [])
-        if field["operator"] == "NotIn"
-        for value in field["values"]
-    ]
-
-
 def test_the_same_commands_twice_have_one_effect(scene: RealScene, api: Cluster, namespace: str) -> None:
     job = make_job(api, namespace, 2)
     until_it_ends(scene, suspend(job))
@@ -152,25 +109,6 @@ def test_nodes_to_keep_off_are_made_anew_each_time_beside_the_teams_own_affinity
         until_it_ends(scene, suspend(job, epoch=to))
 
     assert KEPT_OFF not in read(api, job)["metadata"]["annotations"]
-
-
-class DyingAfter:
-    """An API whose line breaks after so many patches, as it does for a process that is killed there."""
-
-    def __init__(self, api: Cluster, patches: int) -> None:
-        self._api = api
-        self._left = patches
-        self.paths: list[str] = []
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._api, name)
-
-    def patch(self, path: str, body: Any, *, kind: PatchKind = PatchKind.MERGE, manager: str = "") -> Object:
-        if self._left == 0:
-            raise ApiAway("killed")
-        self._left -= 1
-        self.paths.append(path)
-        return self._api.patch(path, body, kind=kind, manager=manager)
 
 
 @pytest.mark.parametrize("patches", [0, 1, 2])
@@ -218,21 +156,6 @@ def test_a_job_in_a_queue_is_left_alone_and_told_why(
     assert "NotRescheduled" in {event["reason"] for event in events}
 
 
-@contextmanager
-def a_node(api: Cluster, name: str) -> Iterator[str]:
-    api.create(paths.nodes(), {"metadata": {"name": name}})
-    try:
-        yield name
-    finally:
-        api.delete(paths.nodes(name))
-
-
-def bind(api: Cluster, pod: Object, node: str) -> None:
-    metadata = pod["metadata"]
-    path = f"{paths.pods(metadata['namespace'], metadata['name'])}/binding"
-    api.create(path, {"metadata": {"name": metadata["name"]}, "target": {"kind": "Node", "name": node}})
-
-
 def test_a_pod_that_cannot_end_is_waited_for_and_forced_only_when_its_node_is_known_to_be_off(
     scene: RealScene, api: Cluster, namespace: str
 ) -> None:
@@ -249,24 +172,6 @@ def test_a_pod_that_cannot_end_is_waited_for_and_forced_only_when_its_node_is_kn
         taint = {"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute", "value": "nodeshutdown"}
         api.patch(paths.nodes(node), {"spec": {"taints": [taint]}}, manager="a-human")
         assert until_it_ends(scene, suspend(job)).result is OutcomeResult.DONE
-
-
-def test_a_job_of_which_a_rank_has_ended_cannot_be_suspended_for_a_restart(
-    scene: RealScene, api: Cluster, namespace: str
-) -> None:
-    job = make_job(api, namespace, 2)
-    set_phase(api, pods_of(api, job)[0], "Succeeded")
-    wait_until(lambda: bool((read(api, job).get("status") or {}).get("completedIndexes")))
-
-    outcome = scene.perform(suspend(job))
-
-    assert (outcome.result, outcome.cause) == (OutcomeResult.UNSUPPORTED, "needs_rebuild")
-    assert not read(api, job)["spec"].get("suspend")
-
-
-def fail(job: Object, seconds: int = 120, **given: Any) -> Command:
-    order = command(job, StepName.FAIL_JOB, arguments={"cause": "user_code"}, **given)
-    return order.model_copy(update={"deadline": datetime.now(UTC) + timedelta(seconds=seconds)})
 
 
 def test_fail_job_lets_the_job_controller_fail_it_once_a_pod_has_failed(
