@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -54,6 +54,30 @@ class IsolationSettings(Group):
         return self
 
 
+class SilentNodeSettings(Group):
+    """A node that says nothing: when its pods are forced off (recovery 5)."""
+
+    then: Literal["replace", "wait"] = "replace"
+    """`replace`: pods that leave a node that is presumed gone are deleted by UID, though nobody has seen their processes end. `wait`: a human
+    sets the out-of-service taint."""
+    after: Duration = timedelta(minutes=5)
+    """So long kubelet and agent are silent. Far above what a reboot of either takes."""
+    others_heard: Annotated[float, Field(gt=0.5, le=1)] = 0.8
+    """Share of the other nodes that must be heard meanwhile: else it is the API or the network, and nobody is gone."""
+    heard_within: Duration = timedelta(seconds=60)
+    """A node is heard when it is at most so far behind the one heard last. Six renewals of a kubelet."""
+    namespace: str = "relight"
+    """Where the Leases of node agents stand, `RELIGHT_PRESENCE__NAMESPACE` of the agents."""
+
+    @model_validator(mode="after")
+    def _is_longer_than_heard(self) -> Self:
+        if self.after < self.heard_within:
+            raise ValueError(
+                f"silent_node.after ({self.after}) must be at least silent_node.heard_within ({self.heard_within})"
+            )
+        return self
+
+
 class ActingSettings(Group):
     """How steps are carried out, and what an operator forbids. Never a rulebook's (finding R48)."""
 
@@ -75,6 +99,8 @@ class ActingSettings(Group):
     """Nodes one run is kept off at most (design 8)."""
     isolation: IsolationSettings = IsolationSettings()
     """Guards of isolating."""
+    silent_node: SilentNodeSettings = SilentNodeSettings()
+    """When a node counts as gone."""
 
 
 class ActuatorSettings(Settings):

@@ -26,6 +26,7 @@ from producers.own_node import OwnNode
 from producers.own_pods import OwnPod, OwnPods
 from producers.placement import Placements
 from producers.pod_placement import PodPlacements
+from producers.presence import Presence
 from producers.settings import AgentSettings, SupervisorSettings
 from producers.supervisors.first_start import FirstStart
 from producers.supervisors.peers import CgroupPods, NamespacePods, PodResolver
@@ -122,6 +123,7 @@ class OnCluster:
             may_promise=self._can_promise,
             must_wait=self._first_start.must_wait,
         )
+        self._presence = Presence(cluster, settings.presence, settings.node, now)
         self._hands = None
         if make_hands is not None:
             reach = Reach(
@@ -155,6 +157,8 @@ class OnCluster:
         self.pods.hear(lambda pod: self._pod_heard(loop, pod))
         threads = [_follow(informer, loop, failed) for informer in informers]
         doing: list[asyncio.Future[None]] = [failed, loop.create_task(self._listen())]
+        if self._settings.presence.enabled:
+            doing.append(loop.create_task(self._presence.run()))
         if self._hands is not None:
             doing.append(loop.create_task(self._hands.run()))
         try:

@@ -114,6 +114,17 @@ class PeersFrom(StrEnum):
     """Their process namespaces, as a kubelet without control groups notes them in `peers_folder`."""
 
 
+class PresenceSettings(Group):
+    """The Lease by which this agent is heard."""
+
+    enabled: bool = True
+    """Renew it while the agent talks to the API. Off: this node is never presumed gone, a human has to say so."""
+    every: Duration = timedelta(seconds=60)
+    """Between renewals. 60 s: five within the silence that counts, and some 200 writes a second of 12,500 agents."""
+    namespace: str = "relight"
+    """Where it stands; it exists."""
+
+
 class SupervisorSettings(Group):
     """The socket the supervisors in pods connect to."""
 
@@ -187,6 +198,7 @@ class AgentSettings(Settings):
     kubernetes: KubernetesSettings = KubernetesSettings(rate=10, burst=20, connections=4)
     """How to reach the API server: gently, 12,500 agents do."""
     supervisors: SupervisorSettings = SupervisorSettings()
+    presence: PresenceSettings = PresenceSettings()
     devices: DeviceSettings = DeviceSettings()
 
     node: NodeSettings = NodeSettings()

@@ -44,6 +44,8 @@ RANK_LABEL: Final = "batch.kubernetes.io/job-completion-index"
 """What the Job controller writes on each pod of an Indexed Job."""
 FIELD_MANAGER: Final = "relight"
 """Field manager of everything we write; a human's has another one."""
+LONGEST_NAME: Final = 253
+"""Of an object, as Kubernetes has it."""
 LARGEST_DESIRED: Final = 512
 """Bytes: 1,250 pods are patched at once (design 8, finding Q44)."""
 _KEY: Final = re.compile(r"^[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$")
@@ -130,6 +132,12 @@ class RepairAnswer(Small):
     result: Literal["under_way", "healed", "still_faulty", "foreign_process", "no_tokens", "failed"]
     codes_left: tuple[CodeText, ...] = ()
     detail: ShortText | None = None
+
+
+def agent_lease(node: str) -> str:
+    """Name of the Lease by which a node's agent is heard."""
+    name = f"relight-agent-{node}"
+    return name if len(name) <= LONGEST_NAME else f"relight-agent-{derive_id('agent', node)}"
 
 
 def unit_key(prefix: str, unit: str) -> str:
