@@ -7,7 +7,8 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from schemas.commands import Command, Outcome
+from actuators.notify import NO_OBJECT
+from schemas.commands import Command, Outcome, StepName
 
 PREFIX: Final = "relight_actuators_"
 _SECONDS: Final = (0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 2.5, 5.0, 7.5, 10.0, 15.0)
@@ -39,6 +40,11 @@ class ActuatorMetrics:
             "Commands read and left to the partition's next owner.",
             registry=self.registry,
         )
+        self.without_object = Counter(
+            PREFIX + "notices_without_object",
+            "Notices whose object has gone, or that have none: they stand in the log only.",
+            registry=self.registry,
+        )
         self._in_flight = Gauge(
             PREFIX + "in_flight", "Commands taken and not confirmed.", registry=self.registry
         )
@@ -50,6 +56,8 @@ class ActuatorMetrics:
         """One command was answered."""
         self.outcomes.labels(command.step.value, outcome.result.value).inc()
         self.seconds.labels(command.step.value).observe(seconds)
+        if command.step is StepName.NOTIFY and outcome.cause == NO_OBJECT:
+            self.without_object.inc()
 
     def watch(self, in_flight: Callable[[], float], lost_words: Callable[[], float]) -> None:
         """Numbers that are read when asked for."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from actuators import notify
 from actuators.jobs import fail_job, release_job, resume_job, suspend_job
 from actuators.nodes import find_spare, heal_chips, isolate_node, release_node
 from actuators.pods import start_processes, stop_processes
@@ -24,6 +25,7 @@ STEPS: Final[dict[StepName, Step]] = {
     StepName.RESUME_JOB: resume_job.STEP,
     StepName.FAIL_JOB: fail_job.STEP,
     StepName.RELEASE_JOB: release_job.STEP,
+    StepName.NOTIFY: notify.STEP,
 }
 
 NOT_BUILT: Final = "no actuator of this release carries this step out; the cluster is left as it is"

@@ -8,10 +8,12 @@ from typing import Final
 from recovery.cells import (
     GAP_CELL,
     INCIDENT_CELL,
+    NODE_CELL,
     PAUSE_CELL,
     RUN_CELL,
     GapCell,
     IncidentCell,
+    NodeCell,
     NoticeCell,
     PauseCell,
     RunCell,
@@ -140,6 +142,14 @@ def notify(
         reason=reason,
         rulebook=turn.rulebook.hash,
         trigger=turn.event.id,
-        arguments={"about": about, **(details or {})},
+        arguments={"about": about, **_where(turn), **(details or {})},
     )
     turn.emit(topics.COMMANDS, turn.subject, command, name=command.command)
+
+
+def _where(turn: Turn) -> dict[str, str]:
+    """Names by which the subject's object is found; it is believed by its identity only."""
+    run, node = turn.get(RUN_CELL, RunCell), turn.get(NODE_CELL, NodeCell)
+    if run is not None and run.name:
+        return {"namespace": run.namespace, "name": run.name}
+    return {"name": node.node.name} if node is not None else {}

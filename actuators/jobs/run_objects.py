@@ -84,9 +84,14 @@ def find_run(
         raise Refused("bad_subject", f"{command.subject} is no run")
     if given.workload != WorkloadKind.JOB:
         raise Unsupported("no_adapter", f"there is no adapter for {given.workload} yet")
-    found = _by_name(command, given, world) if given.name else _by_identity(command, world)
+    found = look_up(command, given, world)
     check_epoch(command, found, world, epochs=epochs)
     return found
+
+
+def look_up(command: Command, given: RunArguments, world: World) -> RunObject:
+    """The object of the command's run, at whichever epoch. Raises RunGone, or Refused for another object of that name."""
+    return _by_name(command, given, world) if given.name else _by_identity(command, world)
 
 
 def check_epoch(command: Command, found: RunObject, world: World, *, epochs: tuple[int, ...] = ()) -> None:

@@ -37,6 +37,14 @@ def world(**annotations: Any) -> World:
     return World(rulebook=with_pod_reschedule()).begin(**{"job_retry_num": "3", **annotations})
 
 
+def test_a_notice_says_by_which_name_the_job_is_found() -> None:
+    running = world(job_retry_num="many")
+
+    notice = next(command for command in running.commands if command.step is StepName.NOTIFY)
+
+    assert (notice.arguments["namespace"], notice.arguments["name"]) == ("team", "train")
+
+
 class TestReading:
     @pytest.mark.parametrize("value", NO_NUMBER)
     @pytest.mark.parametrize(("name", "absent"), [("job_retry_num", 0), ("pod_retry_num", 2)])
