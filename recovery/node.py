@@ -279,10 +279,11 @@ def _node_seen(turn: Turn, data: NodeSeen) -> None:
         ),
     )
     holds = holds_of(turn)
-    if data.our_taint or not holds:
+    if holds and data.released_by:
+        what = "the node was uncordoned" if data.our_taint else "our taint was taken off the node"
+        release_all(turn, by=data.released_by, reason=what, command=data.our_taint)
         return
-    if data.released_by:
-        release_all(turn, by=data.released_by, reason="our taint was taken off the node", command=False)
+    if data.our_taint or not holds:
         return
     if before.our_taint and any(hold.state == "held" for hold in holds.values()):
         bring_in_line(turn, "isolate")

@@ -32,7 +32,7 @@ INTERNAL_TYPES: Final = frozenset(payload.TYPE for payload in (*SIGNALS, *FACTS)
 EXTERNAL_STAGE: Final = "router-external"
 """The external topic counts its own offsets: apart, so that neither topic's messages seem older than the other's."""
 
-RESERVED_STAGES: Final = frozenset({STAGE, EXTERNAL_STAGE, "recovery"})
+RESERVED_STAGES: Final = frozenset({STAGE, EXTERNAL_STAGE, "recovery", "actuators"})
 """Origins that only these stages may carry: a forged one would make a mailbox drop the real ones."""
 
 

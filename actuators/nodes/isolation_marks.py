@@ -62,10 +62,12 @@ def isolating(node: Object, holds: list[Hold]) -> Object | None:
     if not is_isolated(node):
         spec["taints"] = [*taints_of(node), TAINT]
     cordoned = bool(node.get("spec", {}).get("unschedulable"))
-    if not cordoned:
+    if not cordoned and not is_isolated(
+        node
+    ):  # under our taint: somebody uncordoned it since, which is theirs to do
         spec["unschedulable"] = True
         marks[ISOLATED] = OURS
-    elif ISOLATED not in annotations:
+    elif cordoned and ISOLATED not in annotations:
         marks[ISOLATED] = THEIRS
     if spec:
         change["spec"] = spec

@@ -125,6 +125,17 @@ def test_a_second_hold_joins_and_one_that_ended_goes() -> None:
     assert [taint["key"] for taint in spec_of(scene)["taints"]] == [ISOLATED]
 
 
+def test_a_node_a_human_uncordoned_is_not_cordoned_again_by_another_hold() -> None:
+    scene = a_scene()
+    scene.perform(isolate())
+    scene.api.objects[path()]["spec"]["unschedulable"] = False
+
+    scene.perform(isolate(holds=(HOLD_XID, HOLD_READY)))
+
+    assert spec_of(scene)["unschedulable"] is False
+    assert len(holds_on(scene)) == 2
+
+
 def test_release_takes_off_ours_and_leaves_theirs() -> None:
     scene = a_scene(node(taints=[THEIR_TAINT]), node(2), node(3))
     scene.perform(isolate())

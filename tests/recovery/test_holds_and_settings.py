@@ -136,6 +136,18 @@ class TestHolds:
         running.settle(timedelta(hours=2))
         assert running.holds("n3") == []
 
+    def test_uncordoning_ends_the_holds_and_takes_our_taint_off(self) -> None:
+        running = world()
+        running.fault(BROKEN, on="n3")
+        running.settle(MINUTE)
+        assert running.held == {"n3"}
+        uncordoned = NodeSeen(node=node("n3"), ready=True, our_taint=True, released_by="kubectl-uncordon")
+        running.post(node_subject("n3"), uncordoned)
+        running.settle(timedelta(hours=2))
+        assert running.holds("n3") == []
+        assert not running.held
+        assert running.begun(of=node_subject("n3")) == ["isolate_node", "release_node"]
+
     def test_a_blocked_isolation_is_asked_again_and_then_a_human_is_told(self) -> None:
         running = world()
         running.scripts[StepName.ISOLATE_NODE] = always(OutcomeResult.BLOCKED, cause="guard")

@@ -197,7 +197,7 @@ def test_a_spools_origin_is_passed_through_to_every_mailbox() -> None:
     assert {event.origin for event in events(incoming(CHIP_FAULT, origin=spool))} == {str(spool)}
 
 
-@pytest.mark.parametrize("stage", ["router", "router-external", "recovery"])
+@pytest.mark.parametrize("stage", ["router", "router-external", "recovery", "actuators"])
 def test_an_origin_that_only_a_stage_may_carry_is_replaced(stage: str) -> None:
     forged = Origin(stage, 0, 10**12, 0)
 

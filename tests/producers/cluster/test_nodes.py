@@ -247,6 +247,25 @@ def test_a_human_who_takes_our_taint_off_is_named_once() -> None:
     assert last(cluster).released_by is None
 
 
+def uncordoned(*managers: str) -> Edit:
+    def edit(node: Object) -> None:
+        node["spec"]["unschedulable"] = False
+        node["metadata"]["managedFields"] += [{"manager": name, "time": "t1"} for name in managers]
+
+    return edit
+
+
+@pytest.mark.parametrize(
+    ("managers", "by"),
+    [(("kubectl-uncordon",), "kubectl-uncordon"), ((), "unknown"), (("kube-controller-manager",), None)],
+)
+def test_a_human_who_uncordons_under_our_taint_is_named(managers: tuple[str, ...], by: str | None) -> None:
+    cluster = isolated()
+    cluster.change("node-1", uncordoned(*managers))
+    assert last(cluster).our_taint
+    assert last(cluster).released_by == by
+
+
 def test_who_takes_the_last_taint_off_leaves_no_name() -> None:
     cluster = isolated()
     cluster.change("node-1", written())
