@@ -175,7 +175,7 @@ def _need_at_rest(job: Object, world: World) -> None:
 
 def _need_no_process(run: RunObject, world: World) -> None:
     alive = [pod for pod in pods_of(run, world) if not has_ended(pod)]
-    alive = force_what_is_off(alive, world)
+    alive = force_what_is_off(alive, world).left
     active = (run.job.get("status") or {}).get("active")
     if alive or active:
         names = ", ".join(str(pod["metadata"]["name"]) for pod in alive[:3])

@@ -1,8 +1,8 @@
 """suspend_job: the same object, the same UID, only a patch; its pods end and free their nodes (design 8, findings R10, Q7).
 
 *Suspended* means: the Job controller says so, no pod is active or terminating, and every pod of the issue is terminal - or its node is known
-to be powered off (`actuators.pods.fence`). A job that has failed already is left as it is; its pods are waited for in the same way. Whether
-it is resumed or made anew afterwards is `resume_job`'s.
+to be powered off or presumed gone (`actuators.pods.fence`). A job that has failed already is left as it is; its pods are waited for in the
+same way. Whether it is resumed or made anew afterwards is `resume_job`'s.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from actuators.jobs.run_objects import (
     has_ended,
     pods_of,
 )
-from actuators.pods.fence import force_what_is_off
+from actuators.pods.fence import Fenced, force_what_is_off
 from actuators.reply import Refused, Reply, done, pending
 from actuators.rewriting import rewrite
 from actuators.step import Step, arguments_of
@@ -30,6 +30,7 @@ from schemas.commands import Command
 
 WON: Final = ("Complete", "SuccessCriteriaMet")
 LOST: Final = ("Failed", "FailureTarget")
+NODES_NAMED: Final = 3
 
 
 def act(command: Command, world: World) -> Reply:
@@ -46,8 +47,11 @@ def act(command: Command, world: World) -> Reply:
         text = f"Suspending the job to make its pods anew: {command.reason}"
         world.voice.say(Words(run.job, "SuspendingJob", text, key=command.command))
     job, written = rewrite(run.job, run.path, _suspend, world)
-    effects = ("suspended",) if written else ()
-    waiting = what_is_left(RunObject(job, run.run, run.epoch), world)
+    effects: tuple[str, ...] = ("suspended",) if written else ()
+    suspended = RunObject(job, run.run, run.epoch)
+    fenced = force_what_is_off([pod for pod in pods_of(suspended, world) if not has_ended(pod)], world)
+    effects += fenced.effects
+    waiting = what_is_left(suspended, fenced)
     if waiting:
         return pending("terminating", again=world.again, detail=waiting, effects=effects)
     return done(effects=effects)
@@ -60,17 +64,16 @@ def need_not_succeeded(run: RunObject) -> None:
             raise Refused("succeeded", f"{run.title} is {kind}")
 
 
-def what_is_left(run: RunObject, world: World) -> str:
+def what_is_left(run: RunObject, fenced: Fenced) -> str:
     """What keeps the job from being suspended, in words; empty when nothing does."""
     status = run.job.get("status") or {}
-    alive = [pod for pod in pods_of(run, world) if not has_ended(pod)]
-    left = force_what_is_off(alive, world)
     if not condition_of(run.job, "Suspended") and not condition_of(run.job, "Failed"):
         return "the Job controller has not said so yet"
+    why = "".join(f"; {wait}" for wait in fenced.waits[:NODES_NAMED])
     for count in ("active", "terminating"):
         if status.get(count):
-            return f"{status[count]} pods are {count}"
-    return f"{len(left)} pods have not ended" if left else ""
+            return f"{status[count]} pods are {count}{why}"
+    return f"{len(fenced.left)} pods have not ended{why}" if fenced.left else ""
 
 
 def _suspend(job: Object) -> Object | None:

@@ -40,7 +40,7 @@ def presume(node: Object, world: World) -> Presumption:
         return Presumption("silent_node is wait: a human decides")
     status = _ready(node)
     if status != "Unknown":
-        return Presumption(f"the control plane has the node as Ready={status}, which is no silence")
+        return Presumption(f"the node is Ready={status}, which is no silence")
     name = str(node["metadata"]["name"])
     kubelet = _lease(paths.leases(KUBELET_LEASES, name), node, world)
     agent = _lease(paths.leases(settings.namespace, agent_lease(name)), node, world)
