@@ -233,6 +233,7 @@ def test_a_restart_does_not_call_a_rate_well_before_a_window_passed() -> None:
 CHIP_CODES = st.lists(st.sets(st.integers(1, 4), max_size=4) | st.none(), max_size=8)
 
 
+@pytest.mark.slow
 @given(CHIP_CODES, CHIP_CODES)
 def test_edges_of_a_chip_alternate_and_end_where_the_chip_was_last_seen(
     one: list[set[int] | None], other: list[set[int] | None]

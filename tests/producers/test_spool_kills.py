@@ -27,6 +27,8 @@ from producers.spool import Entry, Gap, Spool
 from schemas.envelope import Event, decode, make_event
 from schemas.signals import ChipFault, ChipRef, FaultState, Heartbeat, NodeRef, SignalGap
 
+pytestmark = pytest.mark.slow
+
 REAL_PWRITE = os.pwrite
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 NODE = NodeRef(uid="node-uid", name="node")

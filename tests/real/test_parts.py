@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ASKED_IN_EACH_WAY = """
 import pytest
 from tests.real import parts

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Final, get_type_hints
 
+import pytest
 import rule_engine
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -116,6 +117,7 @@ SYMBOL_SETS: Final = st.builds(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=4 * settings().max_examples, suppress_health_check=[HealthCheck.too_slow])
 @given(text=CONDITIONS, symbols=SYMBOL_SETS)
 @example(text="not fault.known == fault.counted", symbols=Symbols())

@@ -63,6 +63,7 @@ def test_each_change_is_told_in_one_line(change: Callable[[Content], object], to
     assert differences(document(), document(change)) == told
 
 
+@pytest.mark.slow
 def test_the_effective_rulebook_is_one_text_that_reads_back() -> None:
     from ruamel.yaml import YAML  # noqa: PLC0415 - only here
 

@@ -304,6 +304,7 @@ _ENTRY = st.fixed_dictionaries(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60)
 @given(
     rules=st.lists(st.one_of(_ENTRY, _JSON), max_size=3),

@@ -67,6 +67,7 @@ def conditions() -> st.SearchStrategy[str]:
     return st.one_of(one, one.map(lambda text: f"not {text}"))
 
 
+@pytest.mark.slow
 @settings(max_examples=100)
 @given(whens=st.lists(conditions(), min_size=1, max_size=5))
 def test_a_rule_is_told_to_be_unreachable_exactly_when_nothing_reaches_it(whens: list[str]) -> None:
