@@ -48,8 +48,9 @@ def act(command: Command, world: World) -> Reply:
             spec["backoffLimit"] = 0
         if hurry and job["spec"].get("activeDeadlineSeconds") != 1:
             spec["activeDeadlineSeconds"] = 1
-        if hurry and job["spec"].get("suspend"):  # a suspended job has no start, so its deadline never passes
-            spec["suspend"] = False
+        if hurry and job["spec"].get("suspend"):
+            # A suspended job has no start, so its deadline never passes. It starts without a pod: what is left of the old ones may still run.
+            spec |= {"suspend": False, "parallelism": 0}
         return {"spec": spec} if spec else None
 
     job, written = rewrite(run.job, run.path, judge, world)

@@ -28,6 +28,7 @@ from actuators.jobs.run_objects import (
     is_leaving,
     pods_of,
     run_object,
+    size_of,
 )
 from actuators.jobs.suspend_job import need_not_succeeded
 from actuators.reply import Refused, Reply, done, failed, pending
@@ -160,7 +161,7 @@ def _resume(job: Object) -> Object | None:
 
 def _progress(run: RunObject, given: ResumeArguments, world: World, effects: tuple[str, ...]) -> Reply:
     """How many pods of the new issue run."""
-    wanted = int(run.job["spec"].get("parallelism", 1))
+    wanted = size_of(run)
     issue = [pod for pod in pods_of(run, world) if epoch_of(pod) == given.epoch and not is_leaving(pod)]
     running = sum((pod.get("status") or {}).get("phase", WAITING) != WAITING for pod in issue)
     if running >= wanted:

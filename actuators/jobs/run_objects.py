@@ -147,6 +147,15 @@ def _controller_of(pod: Object) -> str:
     return next((str(owner["uid"]) for owner in owners if owner.get("controller")), "")
 
 
+def size_of(run: RunObject) -> int:
+    """Pods that run at a time: Kubernetes makes no more than there are completions, however high the parallelism."""
+    spec = run.job["spec"]
+    parallelism = spec.get("parallelism")
+    most = 1 if parallelism is None else int(parallelism)
+    completions = spec.get("completions")
+    return most if completions is None else min(most, int(completions))
+
+
 def epoch_of(pod: Object) -> int:
     """MA_SCHEDULE_CNT of a pod's issue, from its template."""
     return _number((pod["metadata"].get("annotations") or {}).get(EPOCH), FIRST_EPOCH)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass
 
-from actuators.jobs.run_objects import RunArguments, RunObject, find_run, has_ended
+from actuators.jobs.run_objects import RunArguments, RunObject, find_run, has_ended, size_of
 from actuators.nodes.placement_rules import may_run
 from actuators.nodes.room import Amounts, free_on, requested, take, times
 from actuators.reply import Reply, done
@@ -63,7 +63,7 @@ def count(run: RunObject, nodes: list[Object], pods: list[Object], off: frozense
     spec = run.job["spec"]["template"]["spec"]
     wanted = requested(spec)
     fit = sum(times(rooms[node["metadata"]["name"]], wanted) for node in open_to_us if may_run(spec, node))
-    return Room(fit, int(run.job["spec"].get("parallelism", 1)))
+    return Room(fit, size_of(run))
 
 
 def _place(pod_spec: Object, nodes: list[Object], rooms: dict[str, Amounts]) -> None:
