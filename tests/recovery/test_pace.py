@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from schemas.ids import run_subject
 from schemas.records import IncidentResult, IncidentState
 from schemas.signals import Placement, Progress
-from tests.recovery.test_each_row import HBM, MINUTE, world
-from tests.recovery.world import World
+from tests.recovery.test_each_row import MINUTE, world
+from tests.recovery.world import HBM, World
 
 
 class Trainer:
@@ -32,9 +33,8 @@ class Trainer:
             pod = next(iter(self.world.pods.values()))
             where = Placement(**{**self.world.where(pod).model_dump(), "rank": rank})
             told = Progress(placement=where, step=self.number, step_seconds=duration, attempt=attempt)
-            self.world.post(
-                run_subject(self.world.run), told, **({"time": self.world.now - late} if late else {})
-            )
+            at: dict[str, Any] = {"time": self.world.now - late} if late else {}
+            self.world.post(run_subject(self.world.run), told, **at)
             self.world.settle(timedelta(seconds=1))
 
 
