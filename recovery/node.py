@@ -280,7 +280,11 @@ def _node_seen(turn: Turn, data: NodeSeen) -> None:
     )
     holds = holds_of(turn)
     if holds and data.released_by:
-        what = "the node was uncordoned" if data.our_taint else "our taint was taken off the node"
+        what = (
+            "the node was uncordoned, or our mark taken off"
+            if data.our_taint
+            else "our taint was taken off the node"
+        )
         release_all(turn, by=data.released_by, reason=what, command=data.our_taint)
         return
     if data.our_taint or not holds:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from runtime.kubernetes import Object
-from schemas.cluster import FIELD_MANAGER, HOLD, ISOLATED, unit_key
+from schemas.cluster import FIELD_MANAGER, HOLD, ISOLATED, ISOLATED_BY, unit_key
 
 TAINT: Final[Object] = {"key": ISOLATED, "value": "true", "effect": "NoSchedule"}
 OURS: Final = "cordoned"
@@ -51,8 +51,8 @@ def taints_of(node: Object) -> list[Object]:
     return list(node.get("spec", {}).get("taints") or [])
 
 
-def isolating(node: Object, holds: list[Hold]) -> Object | None:
-    """The patch that makes the node's marks what the holds say; None when they are."""
+def isolating(node: Object, holds: list[Hold], by: str) -> Object | None:
+    """The patch that makes the node's marks what the holds say; None when they are. `by`: the command that says so."""
     change: Object = {}
     annotations = _annotations(node)
     wanted: Object = {hold.key: hold.text for hold in holds}
@@ -64,22 +64,34 @@ def isolating(node: Object, holds: list[Hold]) -> Object | None:
     cordoned = bool(node.get("spec", {}).get("unschedulable"))
     if not cordoned and not is_isolated(
         node
-    ):  # under our taint: somebody uncordoned it since, which is theirs to do
+    ):  # under our taint somebody uncordoned it, which is theirs to do
         spec["unschedulable"] = True
         marks[ISOLATED] = OURS
     elif cordoned and ISOLATED not in annotations:
         marks[ISOLATED] = THEIRS
     if spec:
         change["spec"] = spec
-    if marks:
-        change["metadata"] = {"annotations": marks}
+    if spec or marks:
+        change["metadata"] = {"annotations": {**marks, ISOLATED_BY: by}}
     return change or None
+
+
+def was_undone(node: Object, by: str) -> bool:
+    """This very command isolated the node already, and somebody took our taint off since (finding R31)."""
+    return not is_isolated(node) and was_isolated_by(node, by)
+
+
+def was_isolated_by(node: Object, by: str) -> bool:
+    """The marks are this command's: no other has isolated or released the node since."""
+    return _annotations(node).get(ISOLATED_BY) == by
 
 
 def releasing(node: Object) -> Object | None:
     """The patch that takes all marks of ours off; None when there are none."""
     annotations = _annotations(node)
-    marks: Object = {key: None for key in annotations if key.startswith(HOLD) or key == ISOLATED}
+    marks: Object = {
+        key: None for key in annotations if key.startswith(HOLD) or key in (ISOLATED, ISOLATED_BY)
+    }
     spec: Object = {}
     if is_isolated(node):
         spec["taints"] = [taint for taint in taints_of(node) if not _is_ours(taint)] or None
@@ -94,15 +106,19 @@ def releasing(node: Object) -> Object | None:
 
 
 def cordon_is_ours(node: Object) -> bool:
-    """We set it, by our own record and by the server's: a human who cordoned after us is its last writer."""
-    if not node.get("spec", {}).get("unschedulable") or _annotations(node).get(ISOLATED) != OURS:
+    """We set it, by our own record and by the server's: a human who cordoned after us is its last writer.
+
+    Where somebody took our record off, the server's alone must say that nobody but us wrote it.
+    """
+    record = _annotations(node).get(ISOLATED)
+    if not node.get("spec", {}).get("unschedulable") or record not in (OURS, None):
         return False
     writers = [
         entry.get("manager")
         for entry in node["metadata"].get("managedFields") or []
         if "f:unschedulable" in ((entry.get("fieldsV1") or {}).get("f:spec") or {})
     ]
-    return writers in ([], [FIELD_MANAGER])
+    return writers == [FIELD_MANAGER] or (record == OURS and not writers)
 
 
 def _is_ours(taint: Object) -> bool:

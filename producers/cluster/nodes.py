@@ -129,13 +129,15 @@ def code_of(kind: str) -> str:
 
 
 def released_by(old: Node, new: Node, controllers: Iterable[str]) -> str | None:
-    """The human who took our taint off or uncordoned under it, None when nobody did, or a controller or we ourselves.
+    """The human who took our taint or our mark off, or uncordoned; None when nobody did, or a controller or we ourselves.
 
     We take our mark off in the same write; whoever leaves it has no part in our release. The field manager's name is read from what was written
     between the two; taking the last taint off leaves none behind, and then it is `unknown`.
     """
+    untainted, unmarked = not new.our_taint, old.our_mark and not new.our_mark
     uncordoned = old.cordoned and not new.cordoned
-    if not old.our_taint or (new.our_taint and not uncordoned) or (old.our_mark and not new.our_mark):
+    is_our_release = untainted and unmarked
+    if not old.our_taint or is_our_release or not (untainted or unmarked or uncordoned):
         return None
     wrote = {name for name, _ in new.managers - old.managers}
     if FIELD_MANAGER in wrote:

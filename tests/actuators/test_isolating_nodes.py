@@ -136,6 +136,94 @@ def test_a_node_a_human_uncordoned_is_not_cordoned_again_by_another_hold() -> No
     assert len(holds_on(scene)) == 2
 
 
+# ------------------------------------------------------------------------ a human in between
+
+
+def untaint(scene: Scene) -> None:
+    """`kubectl taint node ... relight.dev/isolated-`: our annotations stay."""
+    scene.api.objects[path()]["spec"]["taints"] = []
+    scene.api.touch(path())
+
+
+@pytest.mark.parametrize("action", ["begin", "look"])
+def test_a_command_carried_out_again_does_not_undo_a_human_who_took_our_taint_off(action: str) -> None:
+    """An actuator killed before its outcome was confirmed: another does the command again."""
+    scene = a_scene()
+    scene.perform(isolate())
+    untaint(scene)
+    writes = len(scene.api.writes)
+
+    outcome = scene.perform(isolate(action=action))
+
+    assert (outcome.result, outcome.cause) == (OutcomeResult.REFUSED, "overridden")
+    assert len(scene.api.writes) == writes, "and takes no place"
+
+
+def test_a_human_who_takes_our_taint_off_between_read_and_write_is_not_undone() -> None:
+    scene = a_scene()
+    scene.perform(isolate())
+    scene.api.once("PATCH", path(), lambda: untaint(scene))
+
+    assert scene.perform(isolate(holds=(HOLD_XID, HOLD_READY))).cause == "overridden"
+    assert spec_of(scene)["taints"] == []
+
+
+def test_a_later_command_isolates_again_what_a_controller_had_freed() -> None:
+    scene = a_scene()
+    scene.perform(isolate())
+    untaint(scene)
+
+    assert scene.perform(isolate(command="the-next")).result is OutcomeResult.DONE
+    assert [taint["key"] for taint in spec_of(scene)["taints"]] == [ISOLATED]
+
+
+def test_a_cancelled_isolation_is_taken_back() -> None:
+    scene = a_scene()
+    scene.perform(isolate())
+
+    assert scene.perform(isolate(action="cancel", holds=())).result is OutcomeResult.DONE
+    assert spec_of(scene) == {}
+    assert scene.api.annotations(path()) == {}
+
+
+@pytest.mark.parametrize("given", [{"command": "another"}, {"not_after": NOW - timedelta(days=1)}])
+def test_a_cancel_takes_back_its_own_isolation_only_and_however_late_it_comes(given: dict[str, Any]) -> None:
+    scene = a_scene()
+    scene.perform(isolate())
+
+    scene.perform(isolate(action="cancel", **given))
+
+    assert (ISOLATED in str(spec_of(scene))) is ("command" in given)
+
+
+def test_a_cancel_of_what_was_never_isolated_writes_nothing() -> None:
+    scene = a_scene(node(unschedulable=True, taints=[THEIR_TAINT]), node(2), node(3))
+
+    assert scene.perform(isolate(action="cancel")).result is OutcomeResult.DONE
+    assert scene.api.writes == []
+
+
+@pytest.mark.parametrize(
+    ("writers", "stays"), [(["relight"], False), (["relight", "kubectl"], True), ([], True)]
+)
+def test_where_our_record_was_taken_off_only_a_cordon_that_nobody_else_wrote_goes(
+    writers: list[str], stays: bool
+) -> None:
+    scene = a_scene()
+    scene.perform(isolate())
+    held = scene.api.objects[path()]
+    del held["metadata"]["annotations"][ISOLATED]
+    held["metadata"]["managedFields"] = [
+        {"manager": name, "fieldsV1": {"f:spec": {"f:unschedulable": {}}}} for name in writers
+    ]
+    scene.api.put(path(), held)
+
+    scene.perform(release())
+
+    assert ("unschedulable" in spec_of(scene)) is stays
+    assert "taints" not in spec_of(scene)
+
+
 def test_release_takes_off_ours_and_leaves_theirs() -> None:
     scene = a_scene(node(taints=[THEIR_TAINT]), node(2), node(3))
     scene.perform(isolate())

@@ -266,6 +266,17 @@ def test_a_human_who_uncordons_under_our_taint_is_named(managers: tuple[str, ...
     assert last(cluster).released_by == by
 
 
+@pytest.mark.parametrize(
+    ("manager", "by"),
+    [("kubectl-annotate", "kubectl-annotate"), ("relight", None), ("kube-controller-manager", None)],
+)
+def test_a_human_who_takes_our_mark_off_under_our_taint_is_named(manager: str, by: str | None) -> None:
+    cluster = isolated()
+    cluster.change("node-1", written(manager, unmark=True, taints=[TAINT]))
+    assert last(cluster).our_taint
+    assert last(cluster).released_by == by
+
+
 def test_who_takes_the_last_taint_off_leaves_no_name() -> None:
     cluster = isolated()
     cluster.change("node-1", written())

@@ -1,0 +1,115 @@
+"""Nodes are shared: two runs on one faulty node, and a human's word between a command and its effect (design 8, findings Q4, R31)."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from schemas.commands import Command, OutcomeResult, StepName
+from schemas.facts import NodeSeen
+from schemas.ids import node_subject, run_subject
+from schemas.mailbox import HoldAnswer, HoldCause, HoldRequest
+from schemas.signals import ChipRef
+from tests.recovery.world import BROKEN, START, World, always, node, silent
+
+MINUTE = timedelta(minutes=1)
+NODE = node_subject("n3")
+
+
+def world() -> World:
+    return World().begin(job_retry_num="5")
+
+
+def ask(running: World, run: str, code: str = "79") -> None:
+    cause = HoldCause(
+        namespace="xid",
+        code=code,
+        chip=ChipRef(id="n3-c0"),
+        evidence=f"evidence-{code}",
+        ladder_class="isolate",
+        seen_at=START,
+    )
+    request = HoldRequest(
+        node=node("n3"),
+        run=run,
+        incident=f"incident-of-{run}",
+        attempt=1,
+        cause=cause,
+        reason="it broke",
+        rule="r",
+    )
+    running.post(NODE, request)
+
+
+def answers(running: World) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for event, _ in running.inbox:
+        if isinstance(event.data, HoldAnswer):
+            found.setdefault(event.subject, []).append(event.data.answer)
+    return found
+
+
+def isolations(running: World, action: str = "begin") -> list[Command]:
+    return [c for c in running.commands if c.step is StepName.ISOLATE_NODE and c.action == action]
+
+
+@pytest.mark.parametrize(
+    ("second", "commands"), [("79", 1), ("48", 2)], ids=["same cause", "another one, which joins the marks"]
+)
+def test_two_runs_on_one_faulty_node_are_one_taint_and_two_answers(second: str, commands: int) -> None:
+    running = world()
+    ask(running, "run-a")
+    ask(running, "run-b", second)
+    running.settle(MINUTE)
+
+    assert running.held == {"n3"}
+    assert answers(running) == {run_subject("run-a"): ["held"], run_subject("run-b"): ["held"]}
+    assert {run for command in isolations(running) for run in command.arguments["runs"]} <= {"run-a", "run-b"}
+    assert running.begun(of=NODE) == ["isolate_node"] * commands
+
+
+def test_a_run_that_asks_for_a_held_node_is_answered_without_a_command() -> None:
+    running = world()
+    ask(running, "run-a")
+    running.settle(MINUTE)
+    ask(running, "run-b")
+    running.settle(MINUTE)
+
+    assert answers(running)[run_subject("run-b")] == ["held"]
+    assert len(isolations(running)) == 1
+
+
+def test_a_guard_that_blocks_is_told_to_both() -> None:
+    running = world()
+    running.scripts[StepName.ISOLATE_NODE] = always(OutcomeResult.BLOCKED, cause="guard:isolated")
+    ask(running, "run-a")
+    ask(running, "run-b")
+    running.settle(10 * timedelta(seconds=1))
+
+    assert answers(running) == {run_subject("run-a"): ["blocked"], run_subject("run-b"): ["blocked"]}
+    assert not running.held
+
+
+def test_a_human_who_takes_our_taint_off_ends_the_hold_of_both_and_what_is_under_way_is_taken_back() -> None:
+    running = world()
+    running.scripts[StepName.ISOLATE_NODE] = silent
+    ask(running, "run-a")
+    ask(running, "run-b")
+    running.post(NODE, NodeSeen(node=node("n3"), ready=True, released_by="kubectl"), after=MINUTE / 10)
+    running.settle(timedelta(hours=2))
+
+    assert answers(running) == {run_subject("run-a"): ["refused"], run_subject("run-b"): ["refused"]}
+    assert [command.command for command in isolations(running, "cancel")] == [isolations(running)[0].command]
+    assert running.holds("n3") == []
+
+
+def test_what_was_undone_before_the_outcome_came_is_not_done_again_once_the_human_is_heard() -> None:
+    running = world()
+    running.scripts[StepName.ISOLATE_NODE] = always(OutcomeResult.REFUSED, cause="overridden")
+    running.fault(BROKEN, on="n3")
+    running.post(NODE, NodeSeen(node=node("n3"), ready=True, released_by="kubectl"), after=MINUTE / 10)
+    running.settle(timedelta(hours=2))
+
+    assert len(isolations(running)) == 1
+    assert running.holds("n3") == []
