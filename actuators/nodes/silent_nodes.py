@@ -23,6 +23,8 @@ from runtime.kubernetes import Object
 from schemas.cluster import agent_lease
 
 KUBELET_LEASES: Final = "kube-node-lease"
+AGENT: Final = "agent"
+"""Whose Lease says how often it is renewed, since that is a setting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,20 @@ class Presumption:
 
     why: str
     gone: bool = False
+
+
+class Sign:
+    """The last sign of one of the two, and after which silence it counts: never less than its own Lease lasts."""
+
+    def __init__(self, who: str, lease: Object, after: timedelta) -> None:
+        self.who = who
+        self.at = heard_at(lease)
+        lasts = (lease.get("spec") or {}).get("leaseDurationSeconds") or 0
+        self.counts_after = max(after, timedelta(seconds=int(lasts))) if who == AGENT else after
+
+    def in_words(self, now: datetime) -> str:
+        """How far it is from counting."""
+        return f"{self.who} silent for {_seconds(now - self.at)} of {_seconds(self.counts_after)}"
 
 
 def presume(node: Object, world: World) -> Presumption:
@@ -47,15 +63,16 @@ def presume(node: Object, world: World) -> Presumption:
     if kubelet is None or agent is None:
         who = "kubelet" if kubelet is None else "agent"
         return Presumption(f"there is no Lease of the {who} of this very node: it was never heard")
-    for who, at in (("kubelet", heard_at(kubelet)), ("agent", heard_at(agent))):
-        if world.now() - at < settings.after:
-            return Presumption(f"{who} silent for {_of(world.now() - at, settings)}")
+    signs = (Sign("kubelet", kubelet, settings.after), Sign(AGENT, agent, settings.after))
+    for sign in signs:
+        if world.now() - sign.at < sign.counts_after:
+            return Presumption(sign.in_words(world.now()))
     others = world.api.list(paths.leases(KUBELET_LEASES))
-    return judge(name, heard_at(kubelet), heard_at(agent), others, settings)
+    return judge(name, signs, others, settings)
 
 
 def judge(
-    name: str, kubelet: datetime, agent: datetime, leases: Iterable[Object], settings: SilentNodeSettings
+    name: str, signs: Iterable[Sign], leases: Iterable[Object], settings: SilentNodeSettings
 ) -> Presumption:
     """Pure: one node against all others. Silence is measured from whoever was heard last."""
     heard = [heard_at(lease) for lease in leases if lease["metadata"]["name"] != name]
@@ -66,12 +83,12 @@ def judge(
     others = f"{present} of {len(heard)} other nodes are heard"
     if present < settings.others_heard * len(heard):
         return Presumption(f"only {others}: it is not this node alone")
-    silences = {"kubelet": newest - kubelet, "agent": newest - agent}
-    for who, silence in silences.items():
-        if silence < settings.after:
-            return Presumption(f"{who} silent for {_of(silence, settings)}")
-    told = " and ".join(f"{who} silent for {_seconds(silence)}" for who, silence in silences.items())
-    return Presumption(f"presumed gone: node {name}, {told}; {others}", gone=True)
+    told = []
+    for sign in signs:
+        if newest - sign.at < sign.counts_after:
+            return Presumption(sign.in_words(newest))
+        told.append(f"{sign.who} silent for {_seconds(newest - sign.at)}")
+    return Presumption(f"presumed gone: node {name}, {' and '.join(told)}; {others}", gone=True)
 
 
 def heard_at(lease: Object) -> datetime:
@@ -99,10 +116,6 @@ def _lease(path: str, node: Object, world: World) -> Object | None:
 def _ready(node: Object) -> str:
     conditions = (node.get("status") or {}).get("conditions") or []
     return next((str(one.get("status")) for one in conditions if one.get("type") == "Ready"), "unknown to us")
-
-
-def _of(silence: timedelta, settings: SilentNodeSettings) -> str:
-    return f"{_seconds(silence)} of {_seconds(settings.after)}"
 
 
 def _seconds(duration: timedelta) -> str:

@@ -118,6 +118,14 @@ def test_the_silence_of_an_earlier_node_of_that_name_says_nothing() -> None:
     assert "this very node" in Cluster().why_not(node(uid="another"))
 
 
+def test_an_agent_that_renews_rarely_is_not_silent_before_its_lease_has_run_out() -> None:
+    cluster = Cluster()
+    path = paths.leases("relight", agent_lease(NAME))
+    cluster.scene.api.objects[path]["spec"]["leaseDurationSeconds"] = 1800
+
+    assert "agent silent for 360 s of 1800 s" in cluster.why_not()
+
+
 def test_when_most_other_nodes_are_silent_as_well_nobody_is_gone() -> None:
     cluster = Cluster()
     cluster.others(SILENT, count=8)
