@@ -348,6 +348,28 @@ def test_failing_a_job_of_which_only_the_manifest_is_left_gives_it_back_failed_w
     assert stored(api, job) is None
 
 
+@pytest.mark.parametrize("writes", range(EMPTIED + 1))
+def test_a_job_that_is_to_fail_fails_wherever_its_rebuild_was_killed_and_nothing_of_that_is_left(
+    scene: RealScene, api: Cluster, namespace: str, writes: int
+) -> None:
+    job = failed_job(api, namespace)
+    until_it_ends(scene, suspend(job))
+    killed_after(scene, api, resume(job), writes)
+
+    order = fail(job, seconds=50, epoch=2 if writes >= CREATED else 1)
+    assert until_it_ends(scene, order).result is OutcomeResult.DONE
+
+    now = read(api, job)
+    assert holds(now, "Failed") or holds(now, "FailureTarget")
+    assert EVICTED_FOR not in now["metadata"].get("annotations", {})
+    left = stored(api, job)
+    assert left is None or (writes == STORED and not is_noted(left)), "what is not noted makes nothing anew"
+
+
+def is_noted(item: Object) -> bool:
+    return item["metadata"]["annotations"].get("relight.dev/rebuild-stage") == "marked"
+
+
 def release(job: Object, **given: Any) -> Command:
     return command(job, StepName.RELEASE_JOB, **given)
 

@@ -5,7 +5,8 @@ server, say) and returns the facts that were published, as (subject, payload) in
 
 Guaranteed: every fact goes to the subject it speaks of; a pod is one edge to its run and one to its node, told again only in the same words;
 a pod is bound before it ends and never bound again after it; identities are UIDs; the epoch never falls; nothing lists all pods; a run is
-seen before anything else is told of it, and nothing is bound to it after its end; a resync repeats states and adds no edge.
+seen before anything else is told of it, and nothing is bound to it after its end, unless it failed and another object of it was seen since; a
+resync repeats states and adds no edge.
 """
 
 from __future__ import annotations
@@ -99,7 +100,7 @@ class _Book:
         self.bound: dict[tuple[str, str], PodBound] = {}
         self.ended: set[tuple[str, str]] = set()
         self.epochs: dict[str, int] = {}
-        self.over: set[str] = set()
+        self.over: dict[str, RunEnded] = {}
         self.gone: set[str] = set()
         self.told: dict[str, set[str]] = {}
 
@@ -109,7 +110,7 @@ class _Book:
                 self._run_seen(subject, fact)
             case RunEnded():
                 self._known(subject, fact.run)
-                self.over.add(fact.run)
+                self.over[fact.run] = fact
             case IssueState():
                 self._known(subject, fact.run)
             case PodBound():
@@ -130,6 +131,11 @@ class _Book:
     def _run_seen(self, subject: str, fact: RunSeen) -> None:
         assert subject == run_subject(fact.run), f"{subject}: told of run {fact.run}"
         assert fact.epoch >= self.epochs.get(fact.run, 1), f"the epoch of {fact.run} fell to {fact.epoch}"
+        end = self.over.get(fact.run)
+        if (
+            end is not None and end.how == "failed" and end.object_uid != fact.object_uid
+        ):  # made anew (recovery 0)
+            del self.over[fact.run]
         assert fact.run not in self.over, f"run {fact.run} was seen again after its end"
         self.epochs[fact.run] = fact.epoch
 

@@ -507,6 +507,23 @@ class TestRow11NothingLeft:
         assert running.incidents[-1].result is IncidentResult.FAILED
         assert running.incidents[-1].result_cause == "no_capacity"
 
+    def test_a_job_that_may_not_be_created_again_fails_with_that_cause(self) -> None:
+        running = world(job_unconditional_retry="true")
+        running.scripts[StepName.RESUME_JOB] = always(OutcomeResult.FAILED, cause="not_admitted")
+        running.exit(1)
+        running.settle(40 * MINUTE)
+        assert running.begun()[-1] == "fail_job"
+        assert running.incidents[-1].result_cause == "not_admitted"
+
+    def test_an_issue_that_failed_while_it_was_resumed_is_an_abnormal_end_of_its_own(self) -> None:
+        running = world(job_unconditional_retry="true")
+        running.scripts[StepName.RESUME_JOB] = always(OutcomeResult.FAILED, cause="ended_again")
+        running.exit(1)
+        running.settle(10 * MINUTE)
+        assert running.begun().count("resume_job") == 3, "retried within the chain, then failed"
+        assert running.begun()[-1] == "fail_job"
+        assert running.incidents[-1].result_cause != "no_capacity"
+
     def test_three_resumes_at_the_same_step_end_as_no_progress(self) -> None:
         running = world(job_retry_num="20", job_unconditional_retry="true")
         for _ in range(3):

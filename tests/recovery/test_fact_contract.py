@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from schemas.envelope import Payload
-from schemas.facts import FACTS, NodeGone, NodeSeen, PodBound, PodEnded, RunSeen
+from schemas.facts import FACTS, NodeGone, NodeSeen, PodBound, PodEnded, RunEnded, RunSeen
 from schemas.ids import node_subject
 from tests.recovery.fact_contract import SCRIPTS, Facts, Happening, keeps_contract, says_what_happened
 from tests.recovery.world import World, node
@@ -117,6 +117,20 @@ def _epoch_falls(facts: list[tuple[str, Payload]]) -> None:
     facts.insert(0, (subject, fact.model_copy(update={"epoch": 5})))
 
 
+def _failed_and_seen_again(facts: list[tuple[str, Payload]]) -> None:
+    subject, seen = facts[_first(facts, RunSeen)]
+    assert isinstance(seen, RunSeen)
+    facts.append((subject, RunEnded(run=seen.run, object_uid=seen.object_uid, how="failed")))
+    facts.append((subject, seen))
+
+
+def _deleted_and_made_anew(facts: list[tuple[str, Payload]]) -> None:
+    subject, seen = facts[_first(facts, RunSeen)]
+    assert isinstance(seen, RunSeen)
+    facts.append((subject, RunEnded(run=seen.run, object_uid=seen.object_uid, how="deleted")))
+    facts.append((subject, seen.model_copy(update={"object_uid": "another"})))
+
+
 def _back_from_the_dead(facts: list[tuple[str, Payload]]) -> None:
     facts.append((node_subject("n1"), NodeGone(node=node("n1"))))
     facts.append((node_subject("n1"), NodeSeen(node=node("n1"), ready=True)))
@@ -134,6 +148,8 @@ def _back_from_the_dead(facts: list[tuple[str, Payload]]) -> None:
         _wrong_mailbox,
         _epoch_falls,
         _back_from_the_dead,
+        _failed_and_seen_again,
+        _deleted_and_made_anew,
     ],
     ids=lambda spoil: spoil.__name__.strip("_").replace("_", " "),
 )
