@@ -1,8 +1,8 @@
 """The manifest of a job that is being made anew, kept in its namespace until the new object is there.
 
 One ConfigMap a run, without an owner: it outlives the object it describes. It is written before anything is marked or deleted. `marked` is
-written after the job carried our mark and before it is deleted: a job that is gone without it was deleted by somebody else, who wins. What is left
-without it makes nothing anew, and is replaced next time.
+written after the job carried our mark and before it is deleted: a job that is gone without it was deleted by somebody else, who wins. What is
+left without it makes nothing anew, and is replaced next time.
 """
 
 from __future__ import annotations

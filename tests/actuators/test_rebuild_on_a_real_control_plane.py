@@ -367,7 +367,7 @@ def test_a_job_that_is_to_fail_fails_wherever_its_rebuild_was_killed_and_nothing
 
 
 def is_noted(item: Object) -> bool:
-    return item["metadata"]["annotations"].get("relight.dev/rebuild-stage") == "marked"
+    return bool(item["metadata"]["annotations"].get("relight.dev/rebuild-stage") == "marked")
 
 
 def release(job: Object, **given: Any) -> Command:
