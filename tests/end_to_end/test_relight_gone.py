@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from sandbox.stage.stage import Stage
-from sandbox.stage.training_job import TrainingJob
 from schemas.commands import StepName
 from schemas.records import IncidentState
 from schemas.signals import ProcessExit
@@ -66,9 +65,9 @@ def test_killed_for_good_at_every_step_it_leaves_each_job_to_its_own_end(stage: 
 
 
 @pytest.mark.parametrize("moment", [StepName.STOP_PROCESSES, StepName.HEAL_CHIPS, StepName.START_PROCESSES])
-def test_killed_and_started_again_it_does_once_what_it_had_begun(
-    stage: Stage, job: TrainingJob, moment: StepName
-) -> None:
+def test_killed_and_started_again_it_does_once_what_it_had_begun(stage: Stage, moment: StepName) -> None:
+    # Long enough to be at work still when all of relight is back: nobody waits for relight here.
+    job = stage.job(f"again-{moment.value.replace('_', '-')}", steps=700)
     run = train(stage, job)
     before = containers(stage.pods(job))
     node = stage.node_of(job, 1)
