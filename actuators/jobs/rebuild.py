@@ -22,6 +22,7 @@ from actuators.jobs.run_objects import (
     RunObject,
     condition_of,
     has_ended,
+    is_leaving,
     pods_of,
     run_object,
 )
@@ -62,9 +63,14 @@ def why_anew(run: RunObject, pods: list[Object]) -> str:
     completed = status.get("completedIndexes")
     if completed and annotations.get(INDEPENDENT_RANKS) != "true":
         return f"ranks {completed} have ended and would not be started again"
-    if status.get("failed") or any((pod.get("status") or {}).get("phase") == "Failed" for pod in pods):
+    if status.get("failed") or any(_failed_by_itself(pod) for pod in pods):
         return "pods were counted failed, so that Kubernetes would wait up to 10 min"
     return ""
+
+
+def _failed_by_itself(pod: Object) -> bool:
+    """Counted by the back-off even where the job's policy ignores it; one that a suspension ended is deleted, and counted nowhere."""
+    return (pod.get("status") or {}).get("phase") == "Failed" and not is_leaving(pod)
 
 
 def make_anew(command: Command, run: RunObject, issue: Issue, why: str, world: World) -> RunObject:
