@@ -39,6 +39,7 @@ from recovery.ends import (
 )
 from recovery.faults import fault_came
 from recovery.gap import run_lost_messages
+from recovery.journal import decide
 from recovery.occurrences import expire_fault
 from recovery.pace import note_pace
 from recovery.plan import close
@@ -59,7 +60,7 @@ from schemas.mailbox import (
     ResumeOrder,
     Tick,
 )
-from schemas.records import IncidentResult, IncidentState
+from schemas.records import FaultDomain, IncidentResult, IncidentState
 from schemas.signals import (
     ChipFault,
     Eviction,
@@ -74,6 +75,8 @@ from schemas.signals import (
     Progress,
 )
 
+DEADLINE = "DeadlineExceeded"
+"""How the Job controller begins to say that activeDeadlineSeconds passed."""
 _NEEDS_RUN = (ChipFault, NodeNews, ProcessExit, HangEvidence, PreCheckItem, PreemptionNotice, Eviction)
 
 
@@ -338,6 +341,11 @@ def _run_ended(turn: Turn, data: RunEnded, run: RunCell) -> None:
         return
     incident = incident_of(turn)
     rebuilding = incident is not None and incident.state is IncidentState.ACTING and incident.new_issue
+    failing = incident is not None and incident.strategy == "fail_job"
+    if data.how == "failed" and (data.detail or "").startswith(DEADLINE) and not failing:
+        _say_own_deadline(turn)
+        _end(turn, data.how)
+        return
     if data.how == "failed" and not run.let_go:
         due = turn.after(turn.rulebook.settings.failed_run_ends_after)
         turn.put(RUN_CELL, replace(run, failed_at=turn.now, ends_as=data.how, due=due))
@@ -348,6 +356,18 @@ def _run_ended(turn: Turn, data: RunEnded, run: RunCell) -> None:
         turn.put(RUN_CELL, replace(run, failed_at=turn.now, ends_as=data.how, due=due))
         return
     _end(turn, data.how)
+
+
+def _say_own_deadline(turn: Turn) -> None:
+    """Made anew it would run longer than its team allowed."""
+    decide(
+        turn,
+        verdict="record",
+        rule="own-deadline",
+        row="12",
+        reason="the job's own activeDeadlineSeconds passed: its team's word, which no recovery overrules",
+        domain=FaultDomain.PROCESS,
+    )
 
 
 def _end(turn: Turn, how: str) -> None:
