@@ -126,12 +126,15 @@ class RepairOrder(Small):
 
 
 class RepairAnswer(Small):
-    """What became of a repair: one answer a unit, incident and attempt."""
+    """What became of a repair: one answer a unit, incident and attempt. Readers of an older release take a result they do not know for none."""
 
     unit: Name
     incident: Name
     attempt: Annotated[int, Field(ge=0)]
-    result: Literal["under_way", "healed", "still_faulty", "foreign_process", "no_tokens", "failed"]
+    result: Literal[
+        "under_way", "healed", "still_faulty", "foreign_process", "no_tokens", "failed", "not_done"
+    ]
+    """`failed`: what was done to the chip went wrong. `not_done`: nothing was, or nobody can say; that is no reason to isolate its node."""
     codes_left: tuple[CodeText, ...] = ()
     detail: ShortText | None = None
 

@@ -302,7 +302,8 @@ class RepairResult(Signal):
     unit: Name
     incident: Name
     attempt: Annotated[int, Field(ge=0)]
-    result: Literal["healed", "still_faulty", "foreign_process", "no_tokens", "failed"]
+    result: Literal["healed", "still_faulty", "foreign_process", "no_tokens", "failed", "not_done"]
+    """`failed`: what was done to the chip went wrong. `not_done`: nothing was, or nobody can say."""
     codes_left: tuple[CodeText, ...] = ()
     detail: LogText | None = None
 

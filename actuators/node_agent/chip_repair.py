@@ -212,7 +212,7 @@ class ChipRepair:
             unit = find_unit(self._settings, order)
             ending = await self._wait_until_free(order, unit, lock)
         except (UnitUnknown, HoldersUnknown) as error:
-            return Ending("failed", str(error))
+            return Ending("not_done", str(error))
         if ending is not None:
             return ending
         await self._say_under_way(order)
@@ -247,7 +247,7 @@ class ChipRepair:
             return ending
         limit = time_for(order, self._world.now(), self._settings.timeout)
         if limit is None:
-            return Ending("failed", "too late: the stop of the run's processes is about to end")
+            return Ending("not_done", "too late: the stop of the run's processes is about to end")
         self._journal.begin(key, unit.chips, now)
         argv = filled(self._settings.command, unit.name, unit.chips)
         end = await run(argv, limit, self._file(order, "reset"), lock)
@@ -267,7 +267,7 @@ class ChipRepair:
             await asyncio.sleep(LOOK_AGAIN)
         if not self._settings.check:
             return Ending(
-                "failed", "the agent was started anew in the middle, and no check can say what came of it"
+                "not_done", "the agent was started anew in the middle, and no check can say what came of it"
             )
         return await self._verify(order, "found again")
 
@@ -276,7 +276,7 @@ class ChipRepair:
         if not self._settings.check:
             if order.heal != RESET:
                 return Ending(
-                    "failed", "no check can say whether the code went; right would be RELIGHT_REPAIR__CHECK"
+                    "not_done", "no check can say whether the code went; right would be RELIGHT_REPAIR__CHECK"
                 )
             return Ending("healed", f"{how}; not verified, no check is configured")
         argv = filled(self._settings.check, order.unit, order.chips)
@@ -288,7 +288,8 @@ class ChipRepair:
                 return Ending("healed", how)
             if asyncio.get_running_loop().time() >= ends:
                 if end.code != 0:
-                    return Ending("failed", f"{how}; the check {end.told}")
+                    touched = order.heal == RESET
+                    return Ending("failed" if touched else "not_done", f"{how}; the check {end.told}")
                 return Ending("still_faulty", how, left)
             await asyncio.sleep(self._settings.verify_every.total_seconds())
 

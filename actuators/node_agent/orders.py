@@ -2,7 +2,8 @@
 
 Guarantees: an order (unit, incident, attempt) is reset at most once, never past its `until`, never while anybody's process is on the unit, never
 beyond what the node may take. Where the past is not known - killed in the middle, journal lost - nothing is reset any more: it is only looked
-whether the codes still stand, and that is the answer.
+whether the codes still stand, and that is the answer. `failed` isolates the node: it is said where something done to the chip went wrong.
+An order that comes too late, or cannot be carried out here, is `not_done`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ KILLED_BEFORE: Final = timedelta(seconds=5)
 """So long before an order's `over_by` its command is killed: killing takes a moment."""
 _PLAIN: Final = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_.:/-]{0,252}$")
 
-Result = Literal["healed", "still_faulty", "foreign_process", "no_tokens", "failed"]
+Result = Literal["healed", "still_faulty", "foreign_process", "no_tokens", "failed", "not_done"]
 Key = tuple[str, str, int]
 
 
@@ -132,11 +133,11 @@ def refused(order: RepairOrder, now: datetime, command: Sequence[str]) -> Ending
     """Why an order cannot be carried out at all, before anything is looked at."""
     strange = [name for name in (order.unit, *order.chips) if not _PLAIN.match(name)]
     if strange:
-        return Ending("failed", f"{strange[0]!r:.80} is no name a command may be given")
+        return Ending("not_done", f"{strange[0]!r:.80} is no name a command may be given")
     if now >= order.until:
-        return Ending("failed", f"too late: {order.until.isoformat()} has passed")
+        return Ending("not_done", f"too late: {order.until.isoformat()} has passed")
     if order.heal == RESET and not command:
-        return Ending("failed", "this node has no repair command; right would be RELIGHT_REPAIR__COMMAND")
+        return Ending("not_done", "this node has no repair command; right would be RELIGHT_REPAIR__COMMAND")
     return None
 
 
@@ -155,7 +156,7 @@ def in_the_way(order: RepairOrder, holders: Iterable[Holder]) -> Ending | None:
     if foreign:
         return Ending("foreign_process", _told(foreign))
     if there:
-        return Ending("failed", f"processes of the run still hold the unit: {_told(there)}")
+        return Ending("not_done", f"processes of the run still hold the unit: {_told(there)}")
     return None
 
 

@@ -3,7 +3,8 @@
 Guarantees: nothing is written before every node of the command is known to be the one it names and the stop of this attempt stands on every
 pod that lives; no order outlasts that stop, which is renewed while a hold makes the repair longer; an order is written under the node's UID
 and version; another run's order is never overwritten while it is under way; only an answer to this very attempt counts. A node that does
-not answer is the deadline's matter, not ours: from silence nothing is concluded here.
+not answer is the deadline's matter, not ours: from silence nothing is concluded here. A repair that was not done is refused, once no other is
+under way: it says nothing of the chip, so nobody is isolated for it.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ from schemas.ids import subject_name
 
 LAST_LOOK: Final = timedelta(seconds=10)
 """So shortly before the deadline what is known is told: at the deadline the core takes all nodes for failed."""
+NOT_DONE: Final = "not_done"
+"""The agent could not carry the order out, or came too late for it."""
 CAUSES: Final = ("still_faulty", "failed", "no_tokens", "foreign_process")
 """By weight: the first one that occurs names the outcome, and the nodes on which it occurred."""
 
@@ -206,11 +209,16 @@ def _answer(command: Command, repairs: list[NodeRepair], world: World, effects: 
             elif answer.result != "healed":
                 bad[answer.result].add(repair.uid)
                 said.append(f"{order.unit}: {answer.result} {answer.detail or ''}".strip())
+    not_done = bad.pop(NOT_DONE, set())
     last = command.deadline - world.now() <= LAST_LOOK
-    if open_on and not (bad and last):
+    if open_on and not ((bad or not_done) and last):
         busy = sorted(unit for repair in repairs for unit in repair.busy)
         cause = "unit_busy" if busy else "repairing"
         return pending(cause, again=world.again, detail=", ".join(busy or said), effects=effects)
+    if not bad and not_done:
+        if open_on:  # as the deadline would have it, but for the nodes that have answered
+            return failed("timeout", detail="; ".join(said), failed_on=tuple(sorted(open_on)))
+        raise Refused(NOT_DONE, "; ".join(said))
     if not bad:
         return done(effects=effects)
     cause = next(cause for cause in CAUSES if cause in bad)

@@ -128,6 +128,49 @@ def test_a_foreign_process_never_covers_a_chip_that_is_still_faulty() -> None:
     assert (outcome.cause, outcome.failed_on) == ("still_faulty", ("node-uid-2",))
 
 
+def test_a_repair_that_was_not_done_is_refused_with_its_reason_and_names_no_node() -> None:
+    scene = a_scene(nodes=2)
+    both = (chip(), chip(number=2))
+    scene.perform(heal(*both))
+    answer(scene, "healed", number=1)
+    answer(scene, "not_done", number=2, detail="this node has no repair command")
+
+    outcome = scene.perform(look(*both))
+
+    assert (outcome.result, outcome.cause) == (OutcomeResult.REFUSED, "not_done")
+    assert outcome.failed_on == ()
+    assert "ring-0: not_done this node has no repair command" in (outcome.detail or "")
+
+
+@pytest.mark.parametrize("cause", ["still_faulty", "failed", "no_tokens", "foreign_process"])
+def test_a_repair_that_was_not_done_never_covers_one_that_failed_nor_is_counted_with_it(cause: str) -> None:
+    scene = a_scene(nodes=2)
+    both = (chip(), chip(number=2))
+    scene.perform(heal(*both))
+    answer(scene, "not_done", number=1)
+    answer(scene, cause, number=2)
+
+    outcome = scene.perform(look(*both))
+
+    assert (outcome.result, outcome.cause) == (OutcomeResult.FAILED, cause)
+    assert outcome.failed_on == ("node-uid-2",)
+
+
+def test_a_repair_that_was_not_done_ends_nothing_while_another_is_under_way() -> None:
+    scene = a_scene(nodes=2)
+    both = (chip(), chip(number=2))
+    scene.perform(heal(*both))
+    answer(scene, "not_done", number=1)
+    answer(scene, "under_way", number=2)
+
+    assert scene.perform(look(*both)).result is OutcomeResult.PENDING, "its processes must not come back yet"
+
+    scene.now = NOW + timedelta(seconds=55)
+    outcome = scene.perform(look(*both))
+    assert (outcome.result, outcome.cause) == (OutcomeResult.FAILED, "timeout")
+    assert outcome.failed_on == ("node-uid-2",), "the deadline would take both"
+
+
 def test_from_a_silent_node_nothing_is_concluded() -> None:
     scene = a_scene(nodes=2)
     both = (chip(), chip(number=2))

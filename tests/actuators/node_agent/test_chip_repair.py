@@ -279,7 +279,7 @@ def test_a_unit_the_run_never_leaves_is_not_reset(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     scene.world.on_unit = [Holder(7, "python", "run-1")]
 
-    assert outcome(scene).result == "failed"
+    assert outcome(scene).result == "not_done"
     assert scene.resets() == 0
 
 
@@ -287,7 +287,7 @@ def test_where_nobody_can_say_who_is_on_the_unit_nothing_is_reset(tmp_path: Path
     scene = Scene(tmp_path)
     scene.world.unknown = True
 
-    assert outcome(scene).result == "failed"
+    assert outcome(scene).result == "not_done"
     assert scene.resets() == 0
 
 
@@ -302,14 +302,43 @@ def test_where_nobody_can_say_who_is_on_the_unit_nothing_is_reset(tmp_path: Path
 def test_late_and_strange_orders_touch_nothing(tmp_path: Path, changed: dict[str, Any]) -> None:
     scene = Scene(tmp_path)
 
-    assert outcome(scene, **changed).result == "failed"
+    assert outcome(scene, **changed).result == "not_done"
     assert scene.resets() == 0
 
 
 def test_a_unit_nobody_knows_the_devices_of_is_not_reset(tmp_path: Path) -> None:
     scene = Scene(tmp_path, units=None)
 
-    assert outcome(scene).result == "failed"
+    assert outcome(scene).result == "not_done"
+    assert scene.resets() == 0
+
+
+def test_an_agent_that_was_away_past_the_orders_time_says_so_and_tells_it(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+
+    answer = outcome(scene, until=scene.world.now() - timedelta(seconds=1))
+
+    assert (answer.result, scene.resets()) == ("not_done", 0)
+    assert "too late" in (answer.detail or "")
+    assert [one.result for one in scene.signals] == ["not_done"]
+
+
+def test_a_node_without_a_repair_command_does_nothing_and_says_so(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, command=())
+
+    answer = outcome(scene)
+
+    assert (answer.result, scene.resets()) == ("not_done", 0)
+    assert "RELIGHT_REPAIR__COMMAND" in (answer.detail or "")
+
+
+@pytest.mark.parametrize("check", [(), ("false", "{unit}")])
+def test_what_heals_by_waiting_and_cannot_be_looked_at_is_no_failed_repair(
+    tmp_path: Path, check: tuple[str, ...]
+) -> None:
+    scene = Scene(tmp_path, check=check)
+
+    assert outcome(scene, heal="wait").result == "not_done"
     assert scene.resets() == 0
 
 
@@ -333,7 +362,7 @@ def test_a_reset_that_could_outlast_the_stop_of_the_processes_is_not_begun(tmp_p
 
     answer = outcome(scene, over_by=scene.world.now() + timedelta(seconds=4))
 
-    assert (answer.result, scene.resets()) == ("failed", 0)
+    assert (answer.result, scene.resets()) == ("not_done", 0)
     assert "about to end" in (answer.detail or "")
 
 
@@ -438,6 +467,21 @@ def test_a_journal_that_was_lost_never_leads_to_a_second_reset(tmp_path: Path) -
 
     assert scene.resets() == 1
     assert (tmp_path / "repair" / "repairs.unreadable").exists()
+
+
+def test_a_start_anew_that_nothing_can_say_the_result_of_is_no_failed_repair(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, check=())
+    under_way = RepairAnswer(unit="chip-0", incident="i-1", attempt=1, result="under_way")
+
+    async def act() -> None:
+        scene.api.change({unit_key(REPAIRED, "chip-0"): under_way.to_text()})
+        scene.api.order(order())
+        answer = await scene.answered()
+        assert (answer.result, "no check" in (answer.detail or "")) == ("not_done", True)
+
+    play(act(), scene.hands())
+
+    assert scene.resets() == 0
 
 
 KILLED = """

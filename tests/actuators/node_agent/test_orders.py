@@ -60,6 +60,8 @@ def node(annotations: dict[str, str]) -> dict[str, Any]:
         ("healed", Stage.DONE, Next.NOTHING),
         ("healed", None, Next.NOTHING),
         ("failed", Stage.CLAIMED, Next.NOTHING),
+        ("not_done", Stage.DONE, Next.NOTHING),
+        ("not_done", None, Next.NOTHING),
     ],
 )
 def test_no_past_but_a_known_and_harmless_one_leads_to_a_reset(said: Any, stage: Any, now: Next) -> None:
@@ -81,12 +83,14 @@ def test_an_order_that_is_late_or_strange_is_not_carried_out(changed: dict[str, 
     ending = refused(order(**changed), NOW, ["reset"])
 
     assert ending is not None
-    assert ending.result == "failed"
+    assert ending.result == "not_done", "nothing was done to the chip: no reason to isolate its node"
     assert why in ending.detail
 
 
 def test_without_a_command_there_is_no_reset_and_waiting_needs_none() -> None:
-    assert refused(order(), NOW, []) is not None
+    ending = refused(order(), NOW, [])
+    assert ending is not None
+    assert ending.result == "not_done", "else a fleet without the setting isolates at each fault"
     assert refused(order(heal="wait"), NOW, []) is None
     assert refused(order(), NOW, ["reset"]) is None
 
@@ -101,7 +105,7 @@ def test_a_process_of_anybody_else_is_foreign_and_outweighs_our_own() -> None:
         assert ending.result == "foreign_process"
     ending = in_the_way(order(), [own])
     assert ending is not None
-    assert ending.result == "failed"
+    assert ending.result == "not_done"
 
 
 def test_tokens_are_counted_a_chip_and_a_node_within_the_window() -> None:
