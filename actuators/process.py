@@ -11,10 +11,11 @@ from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 from actuators.announcing import Announcer
 from actuators.loop import STAGE, CarryOut, CommandLoop
+from actuators.lots import Lots
 from actuators.metrics import ActuatorMetrics
 from actuators.perform import perform
 from actuators.settings import ActuatorSettings
@@ -64,7 +65,7 @@ class Hands:
         self._api = api
         self._fan_out = fan_out
         self._voice = voice
-        self._one_at_a_time = threading.Lock()
+        self._lots: Lots[Any] = Lots()
 
     def __call__(self, command: Command) -> Outcome:
         """Never raises."""
@@ -76,7 +77,7 @@ class Hands:
             executor=self._fan_out,
             voice=self._voice,
             settings=self._settings,
-            one_at_a_time=self._one_at_a_time,
+            lots=self._lots,
         )
         return perform(command, world)
 

@@ -6,16 +6,15 @@ and one call's timeout (finding R29). A call that is under way then is not cut: 
 
 from __future__ import annotations
 
-import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
+from actuators.lots import Lots
 from actuators.reply import OutOfTime
 from actuators.settings import ActingSettings
 from runtime.kubernetes import Listing, Object, PatchKind
@@ -39,7 +38,7 @@ class Api(Protocol):
         """All objects under a path."""
         ...
 
-    def create(self, path: str, body: Object) -> Object:
+    def create(self, path: str, body: Object, **query: str) -> Object:
         """Make one."""
         ...
 
@@ -111,10 +110,10 @@ class TimedApi:
         self._budget.spend()
         return self._api.get(path)
 
-    def list(self, path: str, *, labels: str = "") -> list[Object]:
-        """All objects under a path."""
+    def list(self, path: str, *, labels: str = "", fields: str = "") -> list[Object]:
+        """All objects under a path that the selectors admit."""
         self._budget.spend()
-        return self._api.list(path, labels=labels).items
+        return self._api.list(path, labels=labels, fields=fields).items
 
     def merge(self, seen: Object, path: str, change: Object) -> Object:
         """Merge `change` into the object as it was `seen`: another UID or version is an ApiConflict, nothing is written then."""
@@ -128,6 +127,11 @@ class TimedApi:
         """Make an object under its own name: one that is there already is an ApiConflict, so that twice makes one."""
         self._budget.spend()
         return self._api.create(path, body)
+
+    def try_to_create(self, path: str, body: Object) -> None:
+        """Ask whether it would be admitted, and make nothing. Raises what making it would; ApiConflict: admitted, but the name is taken."""
+        self._budget.spend()
+        self._api.create(path, body, dryRun="All")
 
     def delete(self, seen: Object, path: str, *, grace: int | None = None, unchanged: bool = False) -> None:
         """Delete the object that was `seen`, by its UID; `unchanged`: only if nobody wrote it since."""
@@ -147,23 +151,13 @@ class World:
     executor: Executor
     voice: Voice
     settings: ActingSettings
-    one_at_a_time: threading.Lock = field(default_factory=threading.Lock)
-    """What threads of one process do in turn, where they would only get into each other's way at the server."""
+    lots: Lots[Any] = field(default_factory=Lots)
+    """What threads of one process ask for together, since alone they would only get into each other's way at the server."""
 
     @property
     def again(self) -> float:
         """Seconds until a look at what takes its time."""
         return self.settings.look_again.total_seconds()
-
-    @contextmanager
-    def in_turn(self) -> Iterator[None]:
-        """Alone among this process's commands. Raises OutOfTime when the turn does not come in time."""
-        if not self.one_at_a_time.acquire(timeout=max(0.0, self.budget.left())):
-            raise OutOfTime("out_of_time", "other commands of this actuator were before it")
-        try:
-            yield
-        finally:
-            self.one_at_a_time.release()
 
     def spread(self, act: Callable[[T], R], items: Iterable[T]) -> list[R | Exception | None]:
         """`act` on all items, many at once. An exception is its item's result; None: not done in time.

@@ -48,27 +48,53 @@ class Candidate:
 
 def take_place(candidate: Candidate, world: World) -> None:
     """Reserve the node's isolation. Raises Blocked, with the guard's name as its cause, when it may not be isolated now."""
-    settings = world.settings.isolation
     need_unprotected(candidate.node, world)
+    world.lots.ask(candidate, lambda lot: _reserve(lot, world), world.budget.left())
+
+
+def _reserve(lot: Sequence[Candidate], world: World) -> list[Blocked | None]:
+    """One place each, first come first served, in one write of the Lease. Raises ApiConflict when it never stood still."""
+    settings = world.settings.isolation
     ledger = Ledger(world)
-    with world.in_turn():  # threads of one process need not race for the Lease
-        for left in reversed(range(TRIES)):
-            lease = ledger.read()
-            nodes = world.api.list(paths.nodes(), labels=settings.pool)  # after the Lease: see `reservations`
-            fleet = [node for node in nodes if _protecting_label(node, settings) is None]
-            places, now = places_of(lease), world.now()
+    for left in reversed(range(TRIES)):
+        lease = ledger.read()
+        nodes = world.api.list(paths.nodes(), labels=settings.pool)  # after the Lease: see `reservations`
+        fleet = [node for node in nodes if _protecting_label(node, settings) is None]
+        now = world.now()
+        isolated = [node["metadata"]["uid"] for node in fleet if is_isolated(node)]
+        places = kept(places_of(lease), now, isolated, _memory(settings))
+        answers = grant(lot, fleet, places, now, settings)
+        if all(answers):
+            return answers
+        try:
+            ledger.write(lease, places)
+        except ApiConflict:
+            if not left:
+                raise
+            sleep(_RANDOM.uniform(0.0, LONGEST_PAUSE))
+        else:
+            return answers
+    return []
+
+
+def grant(
+    lot: Sequence[Candidate],
+    fleet: Sequence[Object],
+    places: dict[str, Place],
+    now: datetime,
+    settings: IsolationSettings,
+) -> list[Blocked | None]:
+    """Pure but for `places`, to which it adds who is granted one: the next of the lot is judged with it."""
+    answers: list[Blocked | None] = []
+    for candidate in lot:
+        try:
             need_room(candidate, fleet, places, now, settings)
-            isolated = [node["metadata"]["uid"] for node in fleet if is_isolated(node)]
-            places = kept(places, now, isolated, _memory(settings))
-            taken = Place(now, now + settings.reservation, candidate.runs)
-            try:
-                ledger.write(lease, {**places, candidate.uid: taken})
-            except ApiConflict:
-                if not left:
-                    raise
-                sleep(_RANDOM.uniform(0.0, LONGEST_PAUSE))
-            else:
-                return
+        except Blocked as blocked:
+            answers.append(blocked)
+        else:
+            places[candidate.uid] = Place(now, now + settings.reservation, candidate.runs)
+            answers.append(None)
+    return answers
 
 
 def need_unprotected(node: Object, world: World) -> None:
@@ -78,8 +104,8 @@ def need_unprotected(node: Object, world: World) -> None:
     if label is not None:
         raise Blocked("guard:protected", f"label {label}: it is never isolated")
     for namespace in settings.protected_namespaces:
-        for pod in world.api.list(paths.pods(namespace)):
-            if pod["spec"].get("nodeName") == node["metadata"]["name"] and _ties_down(pod):
+        for pod in world.api.list(paths.pods(namespace), fields=f"spec.nodeName={node['metadata']['name']}"):
+            if _ties_down(pod):
                 name = f"{namespace}/{pod['metadata']['name']}"
                 raise Blocked("guard:protected", f"pod {name} runs on it: it is never isolated")
 

@@ -77,7 +77,7 @@ class ScriptedApi:
             return copy.deepcopy(self.objects[path])
 
     def list(self, path: str, *, labels: str = "", fields: str = "") -> Listing:
-        assert not fields
+        assert not fields or fields.startswith("spec.nodeName=")
         self._call("LIST", path)
         key, _, value = labels.partition("=")
         with self._lock:
@@ -86,10 +86,12 @@ class ScriptedApi:
                 for place, item in sorted(self.objects.items())
                 if _is_under(place, path)
                 and (not labels or item["metadata"].get("labels", {}).get(key) == value)
+                and (not fields or item.get("spec", {}).get("nodeName") == fields.partition("=")[2])
             ]
             return Listing(items, str(self._version))
 
-    def create(self, path: str, body: Object) -> Object:
+    def create(self, path: str, body: Object, **query: str) -> Object:
+        assert not query
         name = body["metadata"]["name"]
         self._call("POST", f"{path}/{name}")
         with self._lock:
