@@ -1,6 +1,7 @@
 """Delete and create instead of suspend and resume: the same run in a new object (design 8, finding Q7).
 
-In this order, each step harmless to crash after, each found again by the next look: the manifest is stored; the job is marked as ours to
+In this order, each step harmless to crash after, each found again by the next look: the manifest is stored; the server is asked whether it
+would admit the new object; the job is marked as ours to
 delete; the store notes the mark; the job is deleted by UID, and only if nobody wrote it since; the new one is created; the store is emptied.
 Nothing is deleted while a process of the run may live. A user who deletes the job before it is marked, or makes another one in its place, wins.
 The one gap: killed between creating and emptying the store, and the new job deleted by its user before the next look, it is made once more.
@@ -42,6 +43,7 @@ INDEPENDENT_RANKS: Final = "relight.dev/independent-ranks"
 LAST_TRY: Final = timedelta(seconds=15)
 """So long before the step's deadline a refusal to create is the answer."""
 NOT_ADMITTED: Final = "not_admitted"
+_SAY_NOTHING: Final = ("exceeded quota", "does not support dry run")
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,13 +80,15 @@ def make_anew(command: Command, run: RunObject, issue: Issue, why: str, world: W
     _need_at_rest(run.job, world)
     _need_no_process(run, world)
     stored = manifest_store.keep(run, world)
+    body = of_issue(stored, issue)
+    _need_admission(command, stored, body, world)
     job = _marked(command, run, world)
     stored = manifest_store.note_marked(stored, world)
     text = f"Making the job anew as issue {issue.epoch}, since {why}: {command.reason}"
     world.voice.say(Words(job, "RebuildingJob", text, key=command.command))
     with suppress(ApiNotFound):  # whoever deletes a job that carries our mark does what we were about to
         world.api.delete(job, run.path, unchanged=True)
-    return create(command, stored, of_issue(stored, issue), world)
+    return create(command, stored, body, world)
 
 
 def go_on(command: Command, given: RunArguments, issue: Issue, gone: RunGone, world: World) -> RunObject:
@@ -141,12 +145,34 @@ def create(command: Command, stored: StoredManifest, body: Object, world: World)
     except ApiConflict:
         job = _standing(stored, path, world)
     except (ApiForbidden, ApiInvalid) as error:
-        said = f"{path} could not be created; its manifest is in {stored.path}: {error}"
-        if command.deadline - world.now() <= LAST_TRY:
-            raise Failed(NOT_ADMITTED, said) from None
-        raise Waiting(NOT_ADMITTED, said, again=world.again) from None
+        raise _refused(
+            command, f"{path} cannot be created; its manifest is in {stored.path}: {error}", world
+        ) from None
     manifest_store.drop(stored, world)
     return run_object(job)
+
+
+def _need_admission(command: Command, stored: StoredManifest, body: Object, world: World) -> None:
+    """Nothing is deleted that may not be made again: the server is asked first, while the old object is there.
+
+    Two refusals say nothing: a quota counts the old object still, and a webhook may not know how to be only asked.
+    """
+    try:
+        world.api.try_to_create(paths.jobs(stored.namespace), body)
+    except ApiConflict:
+        return  # admitted; the name is taken by the old object
+    except (ApiForbidden, ApiInvalid) as error:
+        if any(said in str(error) for said in _SAY_NOTHING):
+            return
+        raise _refused(
+            command, f"{stored.name} could not be made again, so it is left: {error}", world
+        ) from None
+
+
+def _refused(command: Command, said: str, world: World) -> Waiting | Failed:
+    if command.deadline - world.now() <= LAST_TRY:
+        return Failed(NOT_ADMITTED, said)
+    return Waiting(NOT_ADMITTED, said, again=world.again)
 
 
 def put_right(run: RunObject, world: World) -> RunObject:

@@ -99,9 +99,10 @@ class DyingAfter:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._api, name)
 
-    def create(self, path: str, body: Object) -> Object:
-        self._write(path)
-        return self._api.create(path, body)
+    def create(self, path: str, body: Object, **query: str) -> Object:
+        if "dryRun" not in query:
+            self._write(path)
+        return self._api.create(path, body, **query)
 
     def patch(self, path: str, body: Any, *, kind: PatchKind = PatchKind.MERGE, manager: str = "") -> Object:
         self._write(path)

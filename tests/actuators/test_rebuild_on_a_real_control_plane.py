@@ -11,7 +11,7 @@ from actuators.jobs import manifest_store
 from actuators.jobs.manifest import REBUILT_FROM
 from actuators.jobs.rebuild import INDEPENDENT_RANKS
 from runtime import paths
-from runtime.errors import ApiNotFound
+from runtime.errors import ApiInvalid, ApiNotFound
 from runtime.kubernetes import Cluster, Object
 from schemas.cluster import EPOCH, EVICTED_FOR, RETRIES_USED, RUN
 from schemas.commands import Command, Outcome, OutcomeResult, StepName
@@ -295,6 +295,66 @@ def test_a_rebuild_that_is_called_off_leaves_neither_mark_nor_manifest(
 
     assert EVICTED_FOR not in read(api, job)["metadata"].get("annotations", {})
     assert stored(api, job) is None
+
+
+def refuse_new_jobs(api: Cluster, namespace: str) -> tuple[str, str]:
+    """A policy of the cluster that admits no new Job in the namespace; its objects, to be deleted again."""
+    name = f"none-{namespace[-8:]}"
+    policies = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
+    bindings = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings"
+    rule = {
+        "apiGroups": ["batch"],
+        "apiVersions": ["v1"],
+        "operations": ["CREATE"],
+        "resources": ["jobs"],
+        "scope": "*",
+    }
+    selector = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
+    constraints = {"resourceRules": [rule], "namespaceSelector": selector}
+    says = [{"expression": "false", "message": "no job is made here any more"}]
+    api.create(
+        policies,
+        {
+            "metadata": {"name": name},
+            "spec": {"failurePolicy": "Fail", "matchConstraints": constraints, "validations": says},
+        },
+    )
+    api.create(
+        bindings, {"metadata": {"name": name}, "spec": {"policyName": name, "validationActions": ["Deny"]}}
+    )
+    return f"{bindings}/{name}", f"{policies}/{name}"
+
+
+def is_refused(api: Cluster, namespace: str) -> bool:
+    try:
+        api.create(paths.jobs(namespace), job_manifest("probe", 1), dryRun="All")
+    except ApiInvalid as error:
+        return "no job is made here" in str(error)
+    return False
+
+
+def test_a_job_that_would_not_be_admitted_again_is_not_deleted(
+    scene: RealScene, api: Cluster, namespace: str
+) -> None:
+    job = failed_job(api, namespace)
+    until_it_ends(scene, suspend(job))
+    policy = refuse_new_jobs(api, namespace)
+    try:
+        wait_until(lambda: is_refused(api, namespace))
+        order = resume(job)
+        outcome = scene.perform(order)
+        soon = order.model_copy(update={"deadline": order.not_after.replace(year=2000)})
+        last = scene.perform(soon)
+    finally:
+        for path in policy:
+            api.delete(path)
+
+    assert (outcome.result, outcome.cause) == (OutcomeResult.PENDING, "not_admitted")
+    assert "no job is made here" in (outcome.detail or "")
+    assert (last.result, last.cause) == (OutcomeResult.FAILED, "not_admitted")
+    now = read(api, job)
+    assert now["metadata"]["uid"] == job["metadata"]["uid"]
+    assert EVICTED_FOR not in now["metadata"].get("annotations", {})
 
 
 def forbid_jobs(api: Cluster, namespace: str) -> str:
