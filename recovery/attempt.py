@@ -10,15 +10,14 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from recovery import steps
+from recovery.barriers import BARRIERS, bad_nodes, barrier_met, silent_pods
 from recovery.cells import (
     COUNTERS_CELL,
     INCIDENT_CELL,
     RUN_CELL,
     HoldTarget,
     IncidentCell,
-    PodCell,
 )
-from recovery.classification import NODE_NAMESPACE
 from recovery.counters import counters_of, ha_of, refund
 from recovery.journal import decide, notify
 from recovery.pace import restarted
@@ -34,7 +33,7 @@ from recovery.plan import (
     next_attempt,
     restart_done,
 )
-from recovery.run_state import handle_evidence, present_evidence, run_of
+from recovery.run_state import handle_evidence, run_of
 from recovery.turn import Turn
 from rules.model import LadderClass, Step, StepFailure
 from schemas.commands import Outcome, OutcomeResult, StepName
@@ -121,7 +120,7 @@ def outcome_came(turn: Turn, incident: IncidentCell, outcome: Outcome) -> None:
     incident = replace(incident, heard_at=turn.now)
     if outcome.result in {OutcomeResult.PENDING, OutcomeResult.UNREACHABLE}:
         waiting = steps.note_pending(turn, incident, outcome)
-        if step.step in steps.BARRIERS and steps.barrier_met(turn, waiting):
+        if step.step in BARRIERS and barrier_met(turn, waiting):
             step_done(turn, waiting)
         return
     over = replace(incident, answered=True)
@@ -134,10 +133,10 @@ def outcome_came(turn: Turn, incident: IncidentCell, outcome: Outcome) -> None:
     if step.step is StepName.FIND_SPARE and outcome.spare is False:
         step_failed(turn, over, "no_spare")
         return
-    if step.step in steps.BARRIERS and outcome.told is not None:
+    if step.step in BARRIERS and outcome.told is not None:
         told = replace(incident, told=outcome.told, unreachable=False)
         turn.put(INCIDENT_CELL, told)
-        if not steps.barrier_met(turn, told):
+        if not barrier_met(turn, told):
             return
         incident = told
     step_done(turn, incident, epoch=outcome.epoch)
@@ -164,7 +163,7 @@ def pod_left(turn: Turn, incident: IncidentCell) -> None:
     """A pod is gone: a stop that waited for it alone is complete."""
     step = incident.step
     stopping = step is not None and step.step is StepName.STOP_PROCESSES and incident.begun
-    if incident.state is IncidentState.ACTING and stopping and steps.barrier_met(turn, incident):
+    if incident.state is IncidentState.ACTING and stopping and barrier_met(turn, incident):
         step_done(turn, incident)
 
 
@@ -172,7 +171,7 @@ def pod_reported(turn: Turn, incident: IncidentCell) -> None:
     """One more pod reported what the barrier under way waits for."""
     counted = replace(incident, reported=incident.reported + 1)
     turn.put(INCIDENT_CELL, counted)
-    if steps.barrier_met(turn, counted):
+    if barrier_met(turn, counted):
         step_done(turn, counted)
 
 
@@ -348,7 +347,7 @@ def _stay(turn: Turn, incident: IncidentCell) -> None:
 def barrier_missed(turn: Turn, incident: IncidentCell, step: Step) -> None:
     """Pods stayed silent: few on nodes that are not Ready are a fault of those; else hold, isolate nobody (design 8)."""
     silent = silent_pods(turn, incident, step)
-    bad = _bad_nodes(turn)
+    bad = bad_nodes(turn)
     limit = turn.rulebook.settings.barrier.few_silent
     few = 0 < len(silent) <= limit and all(pod.node.uid in bad for pod in silent)
     heard = incident.told >= 0 and not incident.unreachable and not steps.rests_on_lost(turn, incident)
@@ -364,29 +363,6 @@ def barrier_missed(turn: Turn, incident: IncidentCell, step: Step) -> None:
         descend(turn, incident, wish, row="4")
         return
     hold_on(turn, incident, turn.rulebook.settings.barrier.hold, f"{len(silent)} pods are silent")
-
-
-def silent_pods(turn: Turn, incident: IncidentCell, step: Step) -> list[PodCell]:
-    """Pods that did not report what the barrier waits for; walks all pods, so only at a deadline."""
-    pods = [pod for name in turn.names("pod/") if (pod := turn.get(name, PodCell)) is not None]
-    if step.step is StepName.STOP_PROCESSES:
-        return [pod for pod in pods if pod.stopped_attempt != incident.attempt]
-    return [pod for pod in pods if pod.running_attempt != incident.attempt]
-
-
-def _bad_nodes(turn: Turn) -> dict[str, HoldCause]:
-    return {
-        item.node.uid: HoldCause(
-            namespace=item.namespace,
-            code=item.code,
-            chip=item.chip,
-            evidence=item.event,
-            ladder_class=item.ladder_class.value,
-            seen_at=item.at,
-        )
-        for item in present_evidence(turn)
-        if item.standing and item.namespace == NODE_NAMESPACE and item.ladder_class is LadderClass.ISOLATE
-    }
 
 
 def hold_on(turn: Turn, incident: IncidentCell, patience: timedelta, why: str) -> None:

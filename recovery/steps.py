@@ -1,7 +1,7 @@
 """Steps of a plan on the wire: begin, look, count answers, finish, and the deadline of each.
 
 No step is waited for longer than its timeout, and no command runs in an actuator: `pending` says when to look again (finding R29).
-What a step's failure leads to is decided in `recovery.failures`.
+What a step's failure leads to is decided in `recovery.attempt`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from recovery.cells import (
     HoldTarget,
     IncidentCell,
     PauseCell,
-    PodCell,
 )
 from recovery.counters import snapshot
 from recovery.run_state import run_of
@@ -30,7 +29,6 @@ from schemas.ids import derive_id, node_subject, subject_name
 from schemas.mailbox import HoldRequest
 from schemas.records import IncidentState
 
-BARRIERS: Final = frozenset({StepName.STOP_PROCESSES, StepName.START_PROCESSES})
 _ANSWERED: Final = frozenset(
     {
         StepName.HEAL_CHIPS,
@@ -225,21 +223,6 @@ def note_pending(turn: Turn, incident: IncidentCell, outcome: Outcome) -> Incide
     waiting = schedule_look(turn, waiting, wait)
     turn.put(INCIDENT_CELL, waiting)
     return waiting
-
-
-def barrier_met(turn: Turn, incident: IncidentCell) -> bool:
-    """All pods that were told have reported.
-
-    Nothing may happen to chips while a process runs, so a stop is counted by the pods that are there: a pod that reported and ended since stands
-    for no other. That walks the pods, but only once the number of reports is enough.
-    """
-    if incident.told < 0 or incident.reported < incident.told:
-        return False
-    if incident.step is None or incident.step.step is not StepName.STOP_PROCESSES:
-        return True
-    pods = [pod for name in turn.names("pod/") if (pod := turn.get(name, PodCell)) is not None]
-    here = [pod.stopped_attempt == incident.attempt for pod in pods if pod.epoch in {0, incident.epoch}]
-    return all(here) and sum(here) >= incident.told
 
 
 def nobody_answers(turn: Turn, incident: IncidentCell) -> bool:
