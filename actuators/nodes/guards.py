@@ -114,11 +114,12 @@ def need_room(
     candidate: Candidate, fleet: Sequence[Object], places: Places, now: datetime, settings: IsolationSettings
 ) -> None:
     """Pure: the limits, against what stands on the nodes and what is reserved by others. Raises Blocked."""
-    if candidate.uid not in {node["metadata"]["uid"] for node in fleet}:
+    here = {str(node["metadata"]["uid"]) for node in fleet}
+    if candidate.uid not in here:
         raise Blocked("guard:pool", f"it is none of the {len(fleet)} nodes of pool {settings.pool!r}")
     isolated = {str(node["metadata"]["uid"]) for node in fleet if is_isolated(node)}
     others = {uid: place for uid, place in places.items() if uid != candidate.uid}
-    taken = isolated | live(others, now, isolated)
+    taken = isolated | (live(others, now, isolated) & here)  # a node that was deleted takes no place
     limit = settings.limit_of(len(fleet))
     if len(taken) >= limit:
         raise Blocked("guard:isolated", f"{len(taken)} of at most {limit} isolated, fleet of {len(fleet)}")

@@ -206,6 +206,13 @@ def test_a_dead_actuators_reservation_ends_by_time() -> None:
     assert scene.perform(isolate(1)).result is OutcomeResult.DONE
 
 
+def test_a_reservation_of_a_node_that_was_deleted_takes_no_place() -> None:
+    scene = a_scene(*FLEET, most=1)
+    reserve(scene, {"deleted": taken(timedelta(seconds=60))})
+
+    assert scene.perform(isolate(1)).result is OutcomeResult.DONE
+
+
 def test_a_reservation_of_the_node_itself_is_no_other() -> None:
     """The actuator that had taken it was killed before it wrote the taint; another carries the command out again."""
     scene = a_scene(*FLEET, most=1)
