@@ -19,14 +19,14 @@ from tests.recovery.test_settings_matter import MINUTE, world
 from tests.recovery.world import BROKEN, HBM, always
 
 
-def scene_of(command: Command, pods: int = 2) -> Scene:
+def scene_of(command: Command) -> Scene:
     """The job the command names, as the cluster would have it."""
     scene = Scene(now=command.deadline - timedelta(seconds=30))
     namespace, name = command.arguments["namespace"], command.arguments["name"]
     annotations = {RUN: subject_name(command.subject), EPOCH: str(command.epoch or 1)}
     made = job(uid=OBJECT, name=name, namespace=namespace, annotations=annotations)
     scene.api.put(paths.jobs(namespace, name), made)
-    for number in range(pods):
+    for number in range(made["spec"]["completions"]):
         one = pod(number, epoch=command.epoch or 1)
         one["metadata"]["namespace"] = namespace
         scene.api.put(paths.pods(namespace, one["metadata"]["name"]), one)
