@@ -14,10 +14,11 @@ import pytest
 from actuators.nodes.guards import Candidate, grant
 from actuators.nodes.isolation_marks import is_isolated
 from actuators.nodes.reservations import NAME, PLACES, Place, Places, places_of, text_of
-from actuators.settings import ActingSettings, IsolationSettings
+from actuators.settings import ActingSettings, ActuatorSettings, IsolationSettings
 from runtime import paths
 from runtime.errors import ApiAway, ApiConflict, ApiNotFound
 from runtime.kubernetes import Cluster, Object
+from runtime.settings import read_settings
 from sandbox.control_plane import ControlPlane
 from schemas.commands import Command, Outcome, OutcomeResult, StepName
 from tests.actuators.real_scene import RealScene
@@ -127,6 +128,29 @@ def test_a_share_of_the_fleet_is_a_limit_too_and_lets_one_node_through() -> None
         6,
         8,
     ]
+
+
+def test_a_reservation_shorter_than_commands_and_clocks_need_is_refused_as_a_setting() -> None:
+    with pytest.raises(ValueError, match="at least 30 s"):
+        IsolationSettings(reservation=timedelta(seconds=29))
+
+
+def test_guards_are_read_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (
+        ("MOST", "3"),
+        ("SHARE", "0.1"),
+        ("POOL", "a=b"),
+        ("PROTECTED_NAMESPACES", '["kafka"]'),
+    ):
+        monkeypatch.setenv(f"RELIGHT_ACTING__ISOLATION__{name}", value)
+    monkeypatch.setenv("RELIGHT_ACTING__SILENT_NODE__THEN", "wait")
+
+    acting = read_settings(ActuatorSettings).acting
+
+    isolation = acting.isolation
+    assert (isolation.most, isolation.share, isolation.pool) == (3, 0.1, "a=b")
+    assert isolation.protected_namespaces == ("kafka",)
+    assert acting.silent_node.then == "wait"
 
 
 def test_protected_nodes_are_no_part_of_the_fleet_a_share_is_taken_of() -> None:
