@@ -113,6 +113,13 @@ def _cancel_other(turn: Turn, wish: str) -> None:
         _send(turn, replace(cell, deadline=turn.after(COMMAND_LIFE)), node, "cancel")
 
 
+def _rest(turn: Turn) -> None:
+    """Nothing is to be done any more. The count of commands goes on: what is carried out late is known by its number."""
+    cell = turn.get(ISOLATION_CELL, IsolationCell)
+    if cell is not None:
+        turn.put(ISOLATION_CELL, replace(cell, pending=False, tries=0, due=None))
+
+
 def _send(turn: Turn, cell: IsolationCell, node: NodeCell, action: str) -> None:
     holds = list(holds_of(turn).values())
     first = holds[0] if holds else None
@@ -260,7 +267,7 @@ def release_all(turn: Turn, *, by: str, reason: str, command: bool) -> None:
         bring_in_line(turn, "release")
     elif not _under_way(turn, "release"):  # a node that we do not isolate is never released by us
         _cancel_other(turn, "release")
-        turn.drop(ISOLATION_CELL)
+        _rest(turn)
     decide(
         turn,
         verdict="release",

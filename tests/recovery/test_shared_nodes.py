@@ -113,3 +113,29 @@ def test_what_was_undone_before_the_outcome_came_is_not_done_again_once_the_huma
 
     assert len(isolations(running)) == 1
     assert running.holds("n3") == []
+
+
+@pytest.mark.parametrize("taint_stands", [True, False])
+@pytest.mark.parametrize("answered", [True, False])
+def test_commands_of_a_node_are_counted_on_after_a_human_ended_its_holds(
+    taint_stands: bool, answered: bool
+) -> None:
+    """What an actuator carries out late is known by its number: one that is given twice would pass for another command."""
+    running = world()
+    if not answered:
+        running.scripts[StepName.ISOLATE_NODE] = silent
+    ask(running, "run-a")
+    seen = NodeSeen(node=node("n3"), ready=True, our_taint=taint_stands, released_by="kubectl")
+    running.post(NODE, seen, after=MINUTE / 10)
+    running.settle(10 * MINUTE)
+    running.scripts.clear()
+    ask(running, "run-a", "48")
+    running.settle(10 * MINUTE)
+
+    begun = [c for c in running.commands if c.subject == NODE and c.action == "begin"]
+    numbers = [command.attempt for command in begun]
+    assert numbers == sorted(set(numbers))
+    assert len({command.command for command in begun}) == len(begun)
+    assert begun[-1].step is StepName.ISOLATE_NODE
+    assert running.held == {"n3"}
+    assert [hold.cause.code for hold in running.holds("n3")] == ["48"]
