@@ -15,6 +15,7 @@ from recovery.cells import (
     COUNTERS_CELL,
     INCIDENT_CELL,
     RUN_CELL,
+    Charge,
     HoldTarget,
     IncidentCell,
 )
@@ -26,12 +27,15 @@ from recovery.plan import (
     RELEASE_JOB,
     Wish,
     begin_attempt,
+    begun_steps,
     choose,
     close,
     in_place_use,
+    is_touched,
     may_refund,
     next_attempt,
     restart_done,
+    take_in_place_back,
 )
 from recovery.run_state import handle_evidence, run_of
 from recovery.turn import Turn
@@ -43,8 +47,12 @@ from schemas.records import IncidentResult, IncidentState
 IN_PLACE = "in_place_recovery"
 TOO_LATE = "too_late"
 """Cause of an actuator that read a command after its time."""
+OTHER_EPOCH = "other_epoch"
+"""Cause of an actuator that found the job at another epoch than the command names."""
 ATTRIBUTION_COVERS = ("record", "attribute", "release_job")
 _NOT_OURS = frozenset({OutcomeResult.REFUSED, OutcomeResult.BLOCKED, OutcomeResult.UNSUPPORTED})
+_AFTER_RESUME = frozenset({StepName.SUSPEND_JOB, StepName.FAIL_JOB, StepName.RELEASE_JOB})
+"""Steps that a recovery may come to while it does not know whether its resume has reached the job."""
 _ENDINGS = {StepName.STOP_PROCESSES: StepName.START_PROCESSES, StepName.SUSPEND_JOB: StepName.RESUME_JOB}
 
 
@@ -103,6 +111,7 @@ def finish(turn: Turn, incident: IncidentCell, last: Step) -> None:
         replace(
             incident,
             state=IncidentState.STABILISING,
+            touched=False,
             index=len(incident.steps),
             begun=False,
             look_at=None,
@@ -153,7 +162,7 @@ def came_too_late(turn: Turn, incident: IncidentCell, outcome: Outcome) -> None:
     since = incident.held_since or turn.now
     ends = since + turn.rulebook.settings.api_hold
     if turn.now >= ends:
-        safe_end(turn, replace(incident, answered=True), f"{outcome.result.value}: {TOO_LATE}")
+        refused(turn, replace(incident, answered=True), outcome, f"{outcome.result.value}: {TOO_LATE}")
         return
     renewed = replace(incident, held_since=since, deadline=min(turn.after(step.timeout), ends))
     turn.put(INCIDENT_CELL, steps.schedule_look(turn, renewed, step.look_every))
@@ -401,6 +410,7 @@ def attribute_again(turn: Turn, incident: IncidentCell, cause: str) -> None:
     waiting = replace(
         incident,
         state=IncidentState.ATTRIBUTING,
+        touched=is_touched(incident),
         covers=ATTRIBUTION_COVERS,
         merge_before="",
         steps=(),
@@ -419,10 +429,59 @@ def not_ours(turn: Turn, incident: IncidentCell, outcome: Outcome) -> None:
     said = outcome.cause or outcome.result.value
     if outcome.result is OutcomeResult.REFUSED and said == TOO_LATE:
         came_too_late(turn, replace(incident, answered=False), outcome)
+    elif said == OTHER_EPOCH and _begins_at_the_resumed_epoch(turn, incident):
+        return
     elif incident.strategy == RELEASE_JOB:
         close(turn, incident, IncidentResult.RELEASED, said)
     else:
-        safe_end(turn, incident, f"{outcome.result.value}: {said}")
+        refused(turn, incident, outcome, f"{outcome.result.value}: {said}")
+
+
+def _begins_at_the_resumed_epoch(turn: Turn, incident: IncidentCell) -> bool:
+    """The job is at the epoch that our own resume started, which nobody told us of: it is meant, so the step is begun for it."""
+    step = incident.step
+    if step is None or step.step not in _AFTER_RESUME or incident.resumed <= incident.epoch:
+        return False
+    steps.begin(turn, replace(incident, attempt=next_attempt(turn), epoch=incident.resumed))
+    return True
+
+
+def refused(turn: Turn, incident: IncidentCell, outcome: Outcome, why: str) -> None:
+    """The step was not carried out. Where the attempt has done nothing yet, what it took is given back, and a job that runs is left alone.
+
+    Only one whose processes had ended is let go, for somebody has to say what becomes of it.
+    """
+    step = incident.step
+    opens = step is not None and step.step in _ENDINGS
+    if not opens or incident.acted or outcome.effects or incident.told >= 0 or incident.reported:
+        safe_end(turn, incident, why)
+        return
+    refund(turn, incident)
+    take_in_place_back(turn, incident)
+    free = replace(incident, charge=Charge())
+    if incident.touched:
+        safe_end(turn, free, why)
+    elif _runs_on(free, besides=frozenset(_ENDINGS)):
+        closed = close(turn, free, IncidentResult.CANCELLED, why[:60])
+        said = f"nothing was begun, the job is left as it is: {why}"
+        decide(
+            turn,
+            verdict="cancelled",
+            rule=free.rule,
+            row="0",
+            reason=said,
+            domain=free.domain,
+            incident=closed,
+            flags=("safe_end",),
+        )
+    else:
+        let_go(turn, free, why)
+
+
+def let_go(turn: Turn, incident: IncidentCell, why: str) -> None:
+    """There is nothing to add: the job is its supervisors' and Kubernetes' own."""
+    wish = Wish(then=(RELEASE_JOB,), rule=incident.rule, reason=why, cause=why[:60], user=incident.user)
+    descend(turn, incident, wish, row="0", flags=("safe_end",))
 
 
 def safe_end(turn: Turn, incident: IncidentCell, why: str) -> None:
@@ -432,8 +491,7 @@ def safe_end(turn: Turn, incident: IncidentCell, why: str) -> None:
         close(turn, incident, IncidentResult.CANCELLED, why[:60])
         return
     if ending is None:
-        wish = Wish(then=(RELEASE_JOB,), rule=incident.rule, reason=why, cause=why[:60], user=incident.user)
-        descend(turn, incident, wish, row="0", flags=("safe_end",))
+        let_go(turn, incident, why)
         return
     steps.abandon(turn, incident)
     planned = replace(
@@ -462,24 +520,22 @@ def safe_end(turn: Turn, incident: IncidentCell, why: str) -> None:
     )
 
 
-def _begun(incident: IncidentCell) -> frozenset[StepName]:
-    return frozenset(step.step for step in incident.steps[: incident.index + (1 if incident.begun else 0)])
-
-
 def _touched_pods(incident: IncidentCell) -> bool:
-    return bool(_begun(incident) & {StepName.SUSPEND_JOB, StepName.DELETE_PODS})
+    return bool(begun_steps(incident) & {StepName.SUSPEND_JOB, StepName.DELETE_PODS})
 
 
-def _runs_on(incident: IncidentCell) -> bool:
+def _runs_on(incident: IncidentCell, *, besides: frozenset[StepName] = frozenset()) -> bool:
     """Nothing was stopped yet and no process ended: the job goes on as it is, there is nothing to let go."""
     ended = incident.exit_code or incident.exit_signal or incident.evicted or incident.preempted
     harmless = {StepName.FIND_SPARE, StepName.ISOLATE_NODE}
-    return incident.state is IncidentState.ACTING and not ended and _begun(incident) <= harmless
+    return (
+        incident.state is IncidentState.ACTING and not ended and begun_steps(incident) <= harmless | besides
+    )
 
 
 def _ending_step(incident: IncidentCell) -> Step | None:
     """The step that undoes what was begun; None when nothing was, or when just that has failed."""
-    begun = _begun(incident)
+    begun = begun_steps(incident)
     current = incident.step
     for opening, ending in _ENDINGS.items():
         if opening not in begun or (current is not None and current.step is ending and incident.begun):

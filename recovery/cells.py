@@ -263,6 +263,7 @@ class Charge:
     chain_before: int = 0
     hang_before: int = 0
     chain_added: bool = False
+    in_place: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,6 +286,8 @@ class IncidentCell:
     attempt: int = 0
     epoch: int = 0
     """MA_SCHEDULE_CNT when the attempt began."""
+    resumed: int = 0
+    """Epoch that a resume of this incident has begun to start: the job is there, or at the one before."""
     strategy: str = ""
     covers: tuple[str, ...] = ()
     merge_before: str = ""
@@ -301,6 +304,10 @@ class IncidentCell:
     unreachable: bool = False
     heard_at: datetime | None = None
     """When an actuator last said anything of the step under way: from its silence nothing is concluded."""
+    touched: bool = False
+    """An attempt before this one stopped processes or suspended the job, and nothing started them since."""
+    acted: bool = False
+    """The step under way may have had an effect: its actuator goes on with it, wrote something, or could not reach the API."""
     told: int = -1
     reported: int = 0
     chips: tuple[ChipTarget, ...] = ()

@@ -46,14 +46,14 @@ def charge(
     before = counters_of(turn)
     effects = strategy.effects
     chain_effect = chain or effects.unconditional_chain
+    in_place = 1 if effects.in_place and in_place_chips else 0
     after = replace(
         before,
         job_retries_used=before.job_retries_used + effects.job_retries,
         pod_retries_used=before.pod_retries_used + effects.pod_retries,
         unconditional_chain=_apply(chain_effect, before.unconditional_chain, user=user),
         hang_chain=_apply(effects.hang_chain, before.hang_chain, user=user),
-        in_place_since_progress=before.in_place_since_progress
-        + (1 if effects.in_place and in_place_chips else 0),
+        in_place_since_progress=before.in_place_since_progress + in_place,
     )
     turn.put(COUNTERS_CELL, after)
     return Charge(
@@ -62,6 +62,7 @@ def charge(
         chain_before=before.unconditional_chain,
         hang_before=before.hang_chain,
         chain_added=chain_effect is ChainEffect.ADD,
+        in_place=in_place,
     )
 
 
@@ -84,6 +85,7 @@ def refund(turn: Turn, incident: IncidentCell) -> None:
             pod_retries_used=max(0, now.pod_retries_used - taken.pod_retries),
             unconditional_chain=taken.chain_before,
             hang_chain=taken.hang_before,
+            in_place_since_progress=max(0, now.in_place_since_progress - taken.in_place),
         ),
     )
 

@@ -38,6 +38,7 @@ RELEASE_JOB = "release_job"
 _CLUSTER_STEPS = frozenset(
     {StepName.SUSPEND_JOB, StepName.RESUME_JOB, StepName.DELETE_PODS, StepName.FAIL_JOB}
 )
+_TOUCHING = frozenset({StepName.STOP_PROCESSES, StepName.SUSPEND_JOB, StepName.DELETE_PODS})
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +141,7 @@ def begin_attempt(turn: Turn, incident: IncidentCell, strategy: Strategy, wish: 
     planned = replace(
         incident,
         state=IncidentState.ACTING,
+        touched=is_touched(incident),
         attempt=next_attempt(turn),
         epoch=counters_of(turn).schedule_count,
         strategy=strategy.id,
@@ -263,6 +265,32 @@ def note_in_place(turn: Turn, chips: tuple[ChipTarget, ...]) -> None:
             name,
             replace(cell, in_place_at=(*kept, turn.now), all_user=all_user, due=turn.after(limit.within)),
         )
+
+
+def begun_steps(incident: IncidentCell) -> frozenset[StepName]:
+    """Steps of the attempt under way that were begun."""
+    return frozenset(step.step for step in incident.steps[: incident.index + (1 if incident.begun else 0)])
+
+
+def is_touched(incident: IncidentCell) -> bool:
+    """The incident has stopped processes, or may have, and they were not started since."""
+    if incident.state is IncidentState.STABILISING:
+        return False
+    return incident.touched or bool(begun_steps(incident) & _TOUCHING)
+
+
+def take_in_place_back(turn: Turn, incident: IncidentCell) -> None:
+    """The attempt under way restarted nothing: what it counted for its chips is given back."""
+    since = incident.decided_at
+    if since is None or not incident.charge.in_place:
+        return
+    for place in {_place(target) for target in incident.chips}:
+        cell = turn.get(chip_name(place), ChipCell)
+        if cell is not None:
+            turn.put(
+                chip_name(place),
+                replace(cell, in_place_at=tuple(at for at in cell.in_place_at if at < since)),
+            )
 
 
 def in_place_use(turn: Turn, place: str, *, user: bool) -> tuple[int, bool]:

@@ -61,6 +61,7 @@ def begin(turn: Turn, incident: IncidentCell) -> IncidentCell:
         held_since=None,
         unreachable=False,
         heard_at=None,
+        acted=False,
         told=-1,
         reported=0,
         due=None,
@@ -69,7 +70,8 @@ def begin(turn: Turn, incident: IncidentCell) -> IncidentCell:
         turn.put(INCIDENT_CELL, ready)
         return ready
     deadline = turn.after(step.timeout)
-    begun = replace(ready, begun=True, deadline=deadline, due=deadline)
+    resumed = incident.epoch + 1 if step.step is StepName.RESUME_JOB else incident.resumed
+    begun = replace(ready, begun=True, resumed=resumed, deadline=deadline, due=deadline)
     if step.step is StepName.ISOLATE_NODE:
         begun = ask_holds(turn, begun)
     else:
@@ -219,7 +221,7 @@ def note_pending(turn: Turn, incident: IncidentCell, outcome: Outcome) -> Incide
     wait = timedelta(seconds=outcome.look_again_seconds) if outcome.look_again_seconds else step.look_every
     silent = outcome.result is OutcomeResult.UNREACHABLE
     told = incident.told if outcome.told is None else outcome.told
-    waiting = replace(incident, unreachable=silent, told=told)
+    waiting = replace(incident, unreachable=silent, acted=True, told=told)
     waiting = schedule_look(turn, waiting, wait)
     turn.put(INCIDENT_CELL, waiting)
     return waiting
