@@ -1,4 +1,7 @@
-"""isolate_node: cordon, taint and annotations become what the node's holds say. Moves nobody by itself (recovery 5)."""
+"""isolate_node: cordon, taint and annotations become what the node's holds say. Moves nobody by itself (recovery 5).
+
+Carried out again, by an actuator that was killed or stood still, it does not bring back what was released or taken off since.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,13 @@ from typing import Any
 
 from actuators.nodes.guards import Candidate, take_place
 from actuators.nodes.isolation_marks import (
+    IsolationOrder,
     hold_of,
     is_isolated,
+    is_superseded,
     isolating,
+    last_order,
     releasing,
-    was_isolated_by,
     was_undone,
 )
 from actuators.nodes.node_objects import find_node
@@ -42,27 +47,45 @@ def find(command: Command, given: NodeArguments, world: World) -> Object:
     return find_node(given.node_name, given.node, world)
 
 
+def order_of(command: Command) -> IsolationOrder:
+    """Its place among the node's isolations and releases: the mailbox counts them as attempts."""
+    return IsolationOrder(command.attempt, command.command)
+
+
+def need_last(node: Object, order: IsolationOrder) -> None:
+    """Raises Refused when a later command isolated or released the node: this one was carried out late."""
+    if is_superseded(node, order):
+        raise Refused(
+            "superseded", f"a later command than {order.sequence} has isolated or released the node"
+        )
+
+
 def act(command: Command, world: World) -> Reply:
     """Begin and look are the same."""
     given = arguments_of(NodeArguments, command)
     node = find(command, given, world)
     if not given.holds:
         raise Refused("no_holds", "a node is isolated for a cause")
-    holds = [hold_of(hold) for hold in given.holds]
+    holds, order = [hold_of(hold) for hold in given.holds], order_of(command)
+    changed = False
 
     def judge(seen: Object) -> Object | None:
-        if was_undone(seen, command.command):
+        nonlocal changed
+        need_last(seen, order)
+        if was_undone(seen, order):
             raise Refused("overridden", "isolated by this very command; somebody took our taint off since")
-        return isolating(seen, holds, command.command)
+        change = isolating(seen, holds)
+        changed = change is not None
+        return order.signed(seen, change)
 
     if not is_isolated(node) and judge(node) is not None:
         take_place(Candidate(node, given.runs), world)
     node, written = rewrite(node, paths.nodes(given.node_name), judge, world)
-    if written:
+    if written and changed:
         causes = ", ".join(sorted({hold.cause for hold in holds})[:4])
         text = f"Isolated for {causes}: {command.reason}"
         world.voice.say(Words(_named(node), "Isolated", text, key=command.command, warning=True))
-    return done(effects=(f"{len(holds)} holds on {given.node_name}",) if written else ())
+    return done(effects=(f"{len(holds)} holds on {given.node_name}",) if written and changed else ())
 
 
 def cancel(command: Command, world: World) -> Reply:
@@ -71,7 +94,7 @@ def cancel(command: Command, world: World) -> Reply:
     node = find(command, given, world)
 
     def judge(seen: Object) -> Object | None:
-        return releasing(seen) if was_isolated_by(seen, command.command) else None
+        return releasing(seen) if last_order(seen) == order_of(command) else None
 
     _, written = rewrite(node, paths.nodes(given.node_name), judge, world)
     if written:

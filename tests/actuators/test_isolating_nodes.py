@@ -11,7 +11,7 @@ from actuators.settings import ActingSettings, IsolationSettings
 from runtime import paths
 from runtime.errors import ApiAway
 from runtime.kubernetes import Cluster, Object
-from schemas.cluster import HOLD, ISOLATED
+from schemas.cluster import HOLD, ISOLATED, ISOLATION_ORDER
 from schemas.commands import Command, OutcomeResult, StepName
 from tests.actuators.real_scene import RealScene
 from tests.actuators.real_scene import command as real_command
@@ -84,6 +84,11 @@ def spec_of(scene: Scene, number: int = 1) -> Object:
 
 def node_writes(scene: Scene) -> int:
     return sum(write.path.startswith(paths.nodes()) for write in scene.api.writes)
+
+
+def marks_on(scene: Scene) -> list[str]:
+    """Annotations of ours, but for the one that stays: which command was the last."""
+    return sorted(set(scene.api.annotations(path())) - {ISOLATION_ORDER})
 
 
 def holds_on(scene: Scene, number: int = 1) -> list[str]:
@@ -173,7 +178,7 @@ def test_a_later_command_isolates_again_what_a_controller_had_freed() -> None:
     scene.perform(isolate())
     untaint(scene)
 
-    assert scene.perform(isolate(command="the-next")).result is OutcomeResult.DONE
+    assert scene.perform(isolate(command="the-next", attempt=4)).result is OutcomeResult.DONE
     assert [taint["key"] for taint in spec_of(scene)["taints"]] == [ISOLATED]
 
 
@@ -183,7 +188,79 @@ def test_a_cancelled_isolation_is_taken_back() -> None:
 
     assert scene.perform(isolate(action="cancel", holds=())).result is OutcomeResult.DONE
     assert spec_of(scene) == {}
-    assert scene.api.annotations(path()) == {}
+    assert marks_on(scene) == []
+    assert scene.perform(isolate()).cause == "overridden", "it is not carried out once more"
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["isolated before", "carried out by nobody before"])
+@pytest.mark.parametrize("action", ["begin", "look"])
+def test_an_isolation_carried_out_after_the_release_that_followed_it_marks_nobody(
+    action: str, before: bool
+) -> None:
+    """An actuator that stood still in the middle comes back: the holds have ended, and nobody would release the node again."""
+    scene = a_scene()
+    if before:
+        scene.perform(isolate(command="first", attempt=1))
+    assert scene.perform(release(command="second", attempt=2)).result is OutcomeResult.DONE
+    writes = len(scene.api.writes)
+
+    outcome = scene.perform(isolate(command="first", attempt=1, action=action))
+
+    assert (outcome.result, outcome.cause) == (OutcomeResult.REFUSED, "superseded")
+    assert "taints" not in spec_of(scene)
+    assert len(scene.api.writes) == writes, "and takes no place"
+
+
+def test_a_release_between_read_and_write_of_an_older_isolation_stands() -> None:
+    scene = a_scene()
+    scene.api.once("PATCH", path(), lambda: released(scene, attempt=4))
+
+    assert scene.perform(isolate(attempt=3)).cause == "superseded"
+    assert "taints" not in spec_of(scene)
+
+
+def released(scene: Scene, *, attempt: int) -> None:
+    scene.api.objects[path()]["metadata"]["annotations"][ISOLATION_ORDER] = f"{attempt} another"
+    scene.api.touch(path())
+
+
+def test_a_release_carried_out_after_the_isolation_that_followed_it_frees_nobody() -> None:
+    scene = a_scene()
+    scene.perform(isolate(attempt=1))
+    scene.perform(release(attempt=2))
+    scene.perform(isolate(command="third", attempt=3))
+
+    outcome = scene.perform(release(attempt=2))
+
+    assert (outcome.result, outcome.cause) == (OutcomeResult.REFUSED, "superseded")
+    assert [taint["key"] for taint in spec_of(scene)["taints"]] == [ISOLATED]
+
+
+def test_an_older_isolation_does_not_bring_back_holds_that_a_later_one_ended() -> None:
+    scene = a_scene()
+    scene.perform(isolate(attempt=1, holds=(HOLD_XID, HOLD_READY)))
+    scene.perform(isolate(command="second", attempt=2, holds=(HOLD_READY,)))
+
+    assert scene.perform(isolate(attempt=1, holds=(HOLD_XID, HOLD_READY))).cause == "superseded"
+    assert len(holds_on(scene)) == 1
+
+
+def test_a_later_isolation_that_changes_no_mark_is_known_to_be_the_last_all_the_same() -> None:
+    scene = a_scene()
+    scene.perform(isolate(command="first", attempt=1))
+    scene.perform(isolate(command="third", attempt=3))
+
+    assert scene.perform(release(attempt=2)).cause == "superseded"
+    assert [words.reason for words in scene.said.words] == ["Isolated"]
+
+
+@pytest.mark.parametrize("text", ["", "later", "x y", "-5 a", "9" * 5000 + " a"])
+def test_an_order_that_cannot_be_read_forbids_nothing(text: str) -> None:
+    scene = a_scene()
+    scene.api.objects[path()]["metadata"]["annotations"][ISOLATION_ORDER] = text
+
+    assert scene.perform(isolate()).result is OutcomeResult.DONE
+    assert scene.perform(release(attempt=4)).result is OutcomeResult.DONE
 
 
 @pytest.mark.parametrize("given", [{"command": "another"}, {"not_after": NOW - timedelta(days=1)}])
@@ -231,7 +308,7 @@ def test_release_takes_off_ours_and_leaves_theirs() -> None:
     assert scene.perform(release()).result is OutcomeResult.DONE
 
     assert spec_of(scene) == {"taints": [THEIR_TAINT]}
-    assert scene.api.annotations(path()) == {}
+    assert marks_on(scene) == []
 
 
 def test_a_cordon_that_was_there_before_stays_after_the_release() -> None:
@@ -245,8 +322,13 @@ def test_a_cordon_that_was_there_before_stays_after_the_release() -> None:
 def test_a_node_we_did_not_isolate_is_not_released() -> None:
     scene = a_scene(node(unschedulable=True, taints=[THEIR_TAINT]))
 
-    assert scene.perform(release()).result is OutcomeResult.DONE
-    assert node_writes(scene) == 0
+    assert scene.perform(release()).effects == ()
+
+    assert spec_of(scene) == {"unschedulable": True, "taints": [THEIR_TAINT]}
+    assert scene.said.words == []
+    assert node_writes(scene) == 1, "that an earlier isolation is over"
+    scene.perform(release())
+    assert node_writes(scene) == 1
 
 
 def test_a_release_with_holds_left_is_refused() -> None:
@@ -354,7 +436,8 @@ def test_isolated_and_released_on_a_real_server(scene: RealScene, api: Cluster, 
         free = api.get(paths.nodes(names[0]))
         assert "unschedulable" not in free["spec"]
         assert ISOLATED not in {taint["key"] for taint in free["spec"].get("taints", [])}
-        assert not [key for key in free["metadata"].get("annotations") or {} if "relight" in key]
+        ours_left = [key for key in free["metadata"].get("annotations") or {} if "relight" in key]
+        assert ours_left == [ISOLATION_ORDER]
     finally:
         for name in names:
             api.delete(paths.nodes(name))
