@@ -30,7 +30,7 @@ from actuators.jobs.run_objects import (
     run_object,
     size_of,
 )
-from actuators.jobs.suspend_job import need_not_succeeded
+from actuators.jobs.suspend_job import need_not_over
 from actuators.reply import Refused, Reply, done, failed, pending
 from actuators.rewriting import rewrite
 from actuators.step import Step, arguments_of
@@ -80,7 +80,7 @@ def _at_next_epoch(
     except RunGone as gone:
         return rebuild.go_on(command, given, issue, gone, world), made
     need_ours_to_suspend(command, run, world)
-    need_not_succeeded(run)
+    need_not_over(run)
     if run.epoch == given.epoch:
         return rebuild.put_right(run, world), ()
     why = rebuild.why_anew(run, pods_of(run, world))

@@ -30,6 +30,7 @@ from schemas.commands import Command
 
 WON: Final = ("Complete", "SuccessCriteriaMet")
 LOST: Final = ("Failed", "FailureTarget")
+OUT_OF_TIME: Final = "DeadlineExceeded"
 NODES_NAMED: Final = 3
 
 
@@ -42,7 +43,7 @@ def act(command: Command, world: World) -> Reply:
         stored = rebuild.stored_for(command, given, gone, world)
         return done(effects=(f"nothing is left to suspend, the manifest is in {stored.path}",))
     need_ours_to_suspend(command, run, world)
-    need_not_succeeded(run)
+    need_not_over(run)
     if command.action == "begin":
         text = f"Suspending the job to make its pods anew: {command.reason}"
         world.voice.say(Words(run.job, "SuspendingJob", text, key=command.command))
@@ -57,11 +58,14 @@ def act(command: Command, world: World) -> Reply:
     return done(effects=effects)
 
 
-def need_not_succeeded(run: RunObject) -> None:
-    """Raises Refused when the run is over as its user wanted."""
+def need_not_over(run: RunObject) -> None:
+    """Raises Refused when the run is over as its user wanted: it has succeeded, or the time he gave it has passed."""
     for kind in WON:
         if condition_of(run.job, kind):
             raise Refused("succeeded", f"{run.title} is {kind}")
+    for kind in LOST:
+        if (condition_of(run.job, kind) or {}).get("reason") == OUT_OF_TIME:
+            raise Refused("deadline_exceeded", f"{run.title} has ended by its own activeDeadlineSeconds")
 
 
 def what_is_left(run: RunObject, fenced: Fenced) -> str:

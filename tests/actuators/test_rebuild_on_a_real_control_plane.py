@@ -284,6 +284,20 @@ def test_a_job_that_a_human_resumed_is_never_deleted(scene: RealScene, api: Clus
     assert stored(api, job) is None
 
 
+@pytest.mark.parametrize("step", [suspend, resume])
+def test_a_job_whose_own_deadline_has_passed_is_never_made_anew(
+    scene: RealScene, api: Cluster, namespace: str, step: Any
+) -> None:
+    job = make_job(api, namespace, 1, activeDeadlineSeconds=1)
+    wait_until(lambda: holds(read(api, job), "Failed"))
+
+    outcome = scene.perform(step(job))
+
+    assert (outcome.result, outcome.cause) == (OutcomeResult.REFUSED, "deadline_exceeded")
+    assert read(api, job)["metadata"]["uid"] == job["metadata"]["uid"]
+    assert stored(api, job) is None
+
+
 def test_a_rebuild_that_is_called_off_leaves_neither_mark_nor_manifest(
     scene: RealScene, api: Cluster, namespace: str
 ) -> None:
@@ -408,7 +422,7 @@ def test_failing_a_job_of_which_only_the_manifest_is_left_gives_it_back_failed_w
     assert stored(api, job) is None
 
 
-@pytest.mark.parametrize("writes", range(EMPTIED + 1))
+@pytest.mark.parametrize("writes", range(STORED, EMPTIED))
 def test_a_job_that_is_to_fail_fails_wherever_its_rebuild_was_killed_and_nothing_of_that_is_left(
     scene: RealScene, api: Cluster, namespace: str, writes: int
 ) -> None:
