@@ -5,10 +5,11 @@ Carried out again, by an actuator that was killed or stood still, it does not br
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from actuators.nodes.guards import Candidate, take_place
 from actuators.nodes.isolation_marks import (
+    Hold,
     IsolationOrder,
     hold_of,
     is_isolated,
@@ -18,7 +19,7 @@ from actuators.nodes.isolation_marks import (
     releasing,
     was_undone,
 )
-from actuators.nodes.node_objects import find_node
+from actuators.nodes.node_objects import find_node, is_ready
 from actuators.nodes.reservations import Ledger
 from actuators.reply import Refused, Reply, done
 from actuators.rewriting import rewrite
@@ -28,6 +29,9 @@ from runtime import paths
 from runtime.kubernetes import Object
 from schemas.commands import Command
 from schemas.ids import node_subject
+
+HEALS_BY_ITSELF: Final = frozenset({"node/not-ready", "node/unreachable"})
+"""Causes that a Ready node refutes: what nobody watched may have cleared since it was seen."""
 
 
 class NodeArguments(Arguments):
@@ -60,6 +64,13 @@ def need_last(node: Object, order: IsolationOrder) -> None:
         )
 
 
+def need_unwell(node: Object, holds: list[Hold]) -> None:
+    """Raises Refused when all that is held against the node is that it was not Ready, and it is now. One isolated already is released."""
+    refuted = is_ready(node) and all(hold.cause in HEALS_BY_ITSELF for hold in holds)
+    if refuted and not is_isolated(node):
+        raise Refused("recovered", "the node is Ready, and nothing else was held against it")
+
+
 def act(command: Command, world: World) -> Reply:
     """Begin and look are the same."""
     given = arguments_of(NodeArguments, command)
@@ -74,6 +85,7 @@ def act(command: Command, world: World) -> Reply:
         need_last(seen, order)
         if was_undone(seen, order):
             raise Refused("overridden", "isolated by this very command; somebody took our taint off since")
+        need_unwell(seen, holds)
         change = isolating(seen, holds)
         changed = change is not None
         return order.signed(seen, change)

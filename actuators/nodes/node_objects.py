@@ -21,6 +21,12 @@ def find_node(name: str, uid: str, world: World) -> Object:
     return node
 
 
+def is_ready(node: Object) -> bool:
+    """The control plane says so; where it says nothing, or does not know, it is not."""
+    conditions = (node.get("status") or {}).get("conditions") or []
+    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
+
+
 def annotations_of(item: Object) -> dict[str, str]:
     """Annotations of an object."""
     return dict(item["metadata"].get("annotations") or {})

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from actuators.nodes.node_objects import is_ready
 from runtime.kubernetes import Object
 
 KEEPS_OUT: Final = ("NoSchedule", "NoExecute")
@@ -28,10 +29,7 @@ def may_run(pod_spec: Object, node: Object) -> bool:
 
 def is_usable(node: Object) -> bool:
     """Ready, and not cordoned by anybody."""
-    if node.get("spec", {}).get("unschedulable"):
-        return False
-    conditions = (node.get("status") or {}).get("conditions") or []
-    return any(one.get("type") == "Ready" and one.get("status") == "True" for one in conditions)
+    return not node.get("spec", {}).get("unschedulable") and is_ready(node)
 
 
 def tolerates(pod_spec: Object, node: Object) -> bool:

@@ -141,6 +141,69 @@ def test_a_node_a_human_uncordoned_is_not_cordoned_again_by_another_hold() -> No
     assert len(holds_on(scene)) == 2
 
 
+# ------------------------------------------------------------------------ a node that is well again
+
+UNREACHABLE = {**HOLD_READY, "cause": "node/unreachable"}
+UNREADY = [{"type": "Ready", "status": "False"}]
+LOST = [{"type": "Ready", "status": "Unknown"}]
+
+
+def becomes(scene: Scene, conditions: list[Object]) -> None:
+    scene.api.objects[path()]["status"] = {"conditions": conditions}
+    scene.api.touch(path())
+
+
+@pytest.mark.parametrize("holds", [(HOLD_READY,), (UNREACHABLE,), (HOLD_READY, UNREACHABLE)])
+def test_a_node_that_was_silent_and_is_ready_again_is_not_isolated(holds: tuple[dict[str, Any], ...]) -> None:
+    """Nobody watched while it came back, so nobody has told that its condition cleared."""
+    scene = a_scene()
+
+    outcome = scene.perform(isolate(holds=holds))
+
+    assert (outcome.result, outcome.cause) == (OutcomeResult.REFUSED, "recovered")
+    assert scene.api.writes == [], "and takes no place"
+
+
+@pytest.mark.parametrize("conditions", [UNREADY, LOST, [], [{"type": "DiskPressure", "status": "True"}]])
+def test_a_node_that_is_not_ready_or_of_which_nothing_is_known_is_isolated_for_it(
+    conditions: list[Object],
+) -> None:
+    scene = a_scene()
+    becomes(scene, conditions)
+
+    assert scene.perform(isolate(holds=(HOLD_READY,))).result is OutcomeResult.DONE
+
+
+@pytest.mark.parametrize(
+    "other",
+    [HOLD_XID, {**HOLD_READY, "cause": "node/pre-check:bandwidth"}, {**HOLD_XID, "cause": "x/not-ready"}],
+)
+def test_that_a_node_is_ready_says_nothing_about_another_fault(other: dict[str, Any]) -> None:
+    scene = a_scene()
+
+    assert scene.perform(isolate(holds=(HOLD_READY, other))).result is OutcomeResult.DONE
+    assert len(holds_on(scene)) == 2
+
+
+def test_a_node_that_becomes_ready_between_read_and_write_is_not_isolated() -> None:
+    scene = a_scene()
+    becomes(scene, UNREADY)
+    scene.api.once("PATCH", path(), lambda: becomes(scene, [READY]))
+
+    assert scene.perform(isolate(holds=(HOLD_READY,))).cause == "recovered"
+    assert "taints" not in spec_of(scene)
+
+
+def test_an_isolation_that_stands_is_not_denied_when_the_node_is_ready_again() -> None:
+    """It ends by the release path: a hold outlives its cause (recovery 5)."""
+    scene = a_scene()
+    becomes(scene, UNREADY)
+    scene.perform(isolate(holds=(HOLD_READY,)))
+    becomes(scene, [READY])
+
+    assert scene.perform(isolate(holds=(HOLD_READY,), action="look")).result is OutcomeResult.DONE
+
+
 # ------------------------------------------------------------------------ a human in between
 
 
