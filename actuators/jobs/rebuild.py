@@ -94,6 +94,7 @@ def make_anew(command: Command, run: RunObject, issue: Issue, why: str, world: W
 def go_on(command: Command, given: RunArguments, issue: Issue, gone: RunGone, world: World) -> RunObject:
     """The job is not there: create it from what is stored. Raises `gone` when it was not us who deleted it."""
     stored = stored_for(command, given, gone, world)
+    _need_no_process(_old_object(stored), world)
     return create(command, stored, of_issue(stored, issue), world)
 
 
@@ -102,6 +103,7 @@ def bring_back(
 ) -> RunObject:
     """The job is not there, and nothing more is to be tried: give it back. What had failed, or `fails`, is given back as failed."""
     stored = stored_for(command, given, gone, world)
+    _need_no_process(_old_object(stored), world)
     if fails or stored.had_failed:
         body = that_fails(stored.manifest, run=stored.run, epoch=stored.epoch, replaces=stored.replaces)
     else:
@@ -122,6 +124,12 @@ def stored_for(command: Command, given: RunArguments, gone: RunGone, world: Worl
     if command.epoch == 0 and world.now() > command.not_after:
         raise Refused("too_late", f"not after {command.not_after.isoformat()}, and it names no epoch")
     return stored
+
+
+def _old_object(stored: StoredManifest) -> RunObject:
+    """The object that is gone, as far as its pods are found by it: whoever resumed it after all may have left some."""
+    metadata = {**stored.manifest["metadata"], "uid": stored.replaces}
+    return RunObject({**stored.manifest, "metadata": metadata}, stored.run, stored.epoch)
 
 
 def of_issue(stored: StoredManifest, issue: Issue) -> Object:

@@ -272,6 +272,33 @@ def test_nothing_is_deleted_while_a_process_may_live(scene: RealScene, api: Clus
         api.delete(paths.pods(namespace, second["metadata"]["name"]), grace=0)
 
 
+@pytest.mark.parametrize("step", [resume, fail])
+def test_the_new_object_waits_for_processes_that_somebody_started_in_the_old_one_after_all(
+    scene: RealScene, api: Cluster, namespace: str, step: Any
+) -> None:
+    job = make_job(api, namespace, 2)
+    set_phase(api, pods_of(api, job)[0], "Succeeded")
+    wait_until(lambda: bool((read(api, job).get("status") or {}).get("completedIndexes")))
+    until_it_ends(scene, suspend(job))
+    killed_after(scene, api, resume(job), NOTED)
+    api.patch(paths.jobs(namespace, JOB), {"spec": {"suspend": False}}, manager="a-human")
+    wait_until(lambda: any(pod["status"]["phase"] == "Pending" for pod in pods_of(api, job)))
+    alive = next(pod for pod in pods_of(api, job) if pod["status"]["phase"] == "Pending")
+    with a_node(api, f"on-{namespace[-8:]}") as node:
+        bind(api, alive, node)
+        set_phase(api, alive, "Running")
+        api.delete(paths.jobs(namespace, JOB))
+        wait_until(lambda: there(api, job) is None)
+
+        outcome = until_it_ends(scene, step(job), patience=1)
+        assert (outcome.result, outcome.cause) == (OutcomeResult.PENDING, "terminating")
+        assert there(api, job) is None
+
+        api.delete(paths.pods(namespace, alive["metadata"]["name"]), grace=0)
+        scene.perform(step(job))
+        assert there(api, job) is not None
+
+
 def test_a_job_that_a_human_resumed_is_never_deleted(scene: RealScene, api: Cluster, namespace: str) -> None:
     job = make_job(api, namespace, 2)
     set_phase(api, pods_of(api, job)[0], "Succeeded")
