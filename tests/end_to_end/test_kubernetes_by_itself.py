@@ -76,6 +76,7 @@ def test_a_job_somebody_deletes_during_a_recovery_ends_it_and_nothing_is_made_an
     _nobody_is_isolated(stage, run)
 
 
+@pytest.mark.soak  # what `make test` has of it is on a control plane without kubelets
 def test_a_namespace_somebody_deletes_during_a_recovery_ends_it(stage: Stage) -> None:
     stage.api.create(paths.namespaces(), {"metadata": {"name": "short-lived"}})
     stage.wait("its service account", lambda: _has_account(stage, "short-lived"), 30.0)

@@ -156,7 +156,9 @@ def test_any_part_that_is_killed_at_any_moment_and_started_again(stage: Stage, s
 
 def _round(stage: Stage, dice: random.Random, part: str) -> None:
     plot, after = dice.choice(PLOTS), dice.uniform(0.0, LONGEST)
-    job = stage.job(f"plug-{part}-{int(after * 1000)}", steps=160)
+    # A router is given its partitions again when its group has given its predecessor up; the job outlasts that.
+    steps = 400 if part == "router" else 160
+    job = stage.job(f"plug-{part}-{int(after * 1000)}", steps=steps)
     run = train(stage, job)
     node = stage.node_of(job, 1)
     isolated_before = len(stage.effects.isolations(node.uid))
@@ -177,7 +179,7 @@ def _round(stage: Stage, dice: random.Random, part: str) -> None:
 
 @pytest.mark.parametrize("seed", [5, *(pytest.param(seed, marks=pytest.mark.soak) for seed in LONG_SEEDS)])
 def test_all_of_it_killed_for_good_at_any_moment_of_a_recovery_in_place(stage: Stage, seed: int) -> None:
-    job = stage.job(f"for-good-{seed}")
+    job = stage.job(f"for-good-{seed}", steps=160)
     run = train(stage, job)
     before = containers(stage.pods(job))
 
@@ -192,6 +194,26 @@ def test_all_of_it_killed_for_good_at_any_moment_of_a_recovery_in_place(stage: S
     assert all(count[0] == "1" for count in starts(job))
     stage.mend()
     stage.wait("what was open to be closed", lambda: _nothing_is_open(stage, run), REACHED)
+    assert stage.isolated() == []
+
+
+@pytest.mark.parametrize(
+    "moment", [StepName.SUSPEND_JOB, pytest.param(StepName.RESUME_JOB, marks=pytest.mark.soak)]
+)
+def test_all_of_it_killed_while_a_job_is_made_anew_and_started_again_makes_it_anew_once(
+    stage: Stage, moment: StepName
+) -> None:
+    job = stage.job(f"all-at-{moment.value.replace('_', '-')}", steps=160)
+    job.ask("exit-0", step=40)
+    run = train(stage, job)
+
+    reached(stage, run, moment)
+    stage.kill_relight()
+    stage.restart_relight()
+    finished(stage, job)
+
+    assert _is_right(closed(stage, run))
+    _made_anew_once(stage, job)
     assert stage.isolated() == []
 
 
