@@ -11,6 +11,7 @@ the epoch, for a core that has lost its own counters (finding Q35).
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Annotated
 
 from pydantic import Field
@@ -26,6 +27,7 @@ from actuators.jobs.run_objects import (
     epoch_of,
     find_run,
     is_leaving,
+    need_latest,
     pods_of,
     run_object,
     size_of,
@@ -63,7 +65,7 @@ def act(command: Command, world: World) -> Reply:
     if command.action == "begin":
         text = f"Resuming the job as issue {given.epoch}: {command.reason}"
         world.voice.say(Words(run.job, "ResumingJob", text, key=command.command))
-    job, written = rewrite(run.job, run.path, _resume, world)
+    job, written = rewrite(run.job, run.path, partial(_resume, command), world)
     if written:
         effects = (*effects, "resumed")
     return _progress(run_object(job), given, world, effects)
@@ -80,6 +82,7 @@ def _at_next_epoch(
     except RunGone as gone:
         return rebuild.go_on(command, given, issue, gone, world), made
     need_ours_to_suspend(command, run, world)
+    need_latest(command, run.job)
     need_not_over(run)
     if run.epoch == given.epoch:
         return rebuild.put_right(run, world), ()
@@ -155,7 +158,8 @@ def _next_epoch(run: RunObject, given: ResumeArguments, world: World) -> RunObje
     return run_object(job)
 
 
-def _resume(job: Object) -> Object | None:
+def _resume(command: Command, job: Object) -> Object | None:
+    need_latest(command, job)
     return {"spec": {"suspend": False}} if job["spec"].get("suspend") else None
 
 

@@ -16,7 +16,7 @@ from actuators.world import World
 from runtime import paths
 from runtime.errors import ApiNotFound
 from runtime.kubernetes import Object
-from schemas.cluster import EPOCH, INJECTED, JOB_UID_LABEL, RUN
+from schemas.cluster import ATTEMPT, EPOCH, INJECTED, JOB_UID_LABEL, RUN
 from schemas.commands import Command
 from schemas.facts import WorkloadKind
 from schemas.ids import RUN as RUN_SUBJECT
@@ -129,6 +129,21 @@ def run_object(job: Object) -> RunObject:
     named = {"apiVersion": "batch/v1", "kind": "Job", **job}  # items of a list do not say what they are
     run = str(annotations.get(RUN) or job["metadata"]["uid"])
     return RunObject(named, run, _number(annotations.get(EPOCH), FIRST_EPOCH))
+
+
+def need_latest(command: Command, job: Object) -> None:
+    """Raises Refused when a later attempt has suspended the job: whoever still carries out this one would start a second set of pods."""
+    stands = attempt_of(job)
+    if stands > command.attempt:
+        raise Refused(
+            "superseded", f"attempt {stands} has suspended the job; this is attempt {command.attempt}"
+        )
+
+
+def attempt_of(job: Object) -> int:
+    """The latest attempt that suspended the job, 0: none."""
+    text = (job["metadata"].get("annotations") or {}).get(ATTEMPT)
+    return _number(text, 1) if text is not None else 0
 
 
 def pods_of(run: RunObject, world: World) -> list[Object]:

@@ -7,6 +7,7 @@ same way. Whether it is resumed or made anew afterwards is `resume_job`'s.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Final
 
 from actuators.jobs import rebuild
@@ -15,9 +16,11 @@ from actuators.jobs.run_objects import (
     RunArguments,
     RunGone,
     RunObject,
+    attempt_of,
     condition_of,
     find_run,
     has_ended,
+    need_latest,
     pods_of,
 )
 from actuators.pods.fence import Fenced, force_what_is_off
@@ -26,6 +29,7 @@ from actuators.rewriting import rewrite
 from actuators.step import Step, arguments_of
 from actuators.world import Words, World
 from runtime.kubernetes import Object
+from schemas.cluster import ATTEMPT
 from schemas.commands import Command
 
 WON: Final = ("Complete", "SuccessCriteriaMet")
@@ -47,8 +51,9 @@ def act(command: Command, world: World) -> Reply:
     if command.action == "begin":
         text = f"Suspending the job to make its pods anew: {command.reason}"
         world.voice.say(Words(run.job, "SuspendingJob", text, key=command.command))
-    job, written = rewrite(run.job, run.path, _suspend, world)
-    effects: tuple[str, ...] = ("suspended",) if written else ()
+    was_suspended = bool(run.job["spec"].get("suspend"))
+    job, written = rewrite(run.job, run.path, partial(_suspend, command), world)
+    effects: tuple[str, ...] = ("suspended",) if written and not was_suspended else ()
     suspended = RunObject(job, run.run, run.epoch)
     fenced = force_what_is_off([pod for pod in pods_of(suspended, world) if not has_ended(pod)], world)
     effects += fenced.effects
@@ -80,9 +85,15 @@ def what_is_left(run: RunObject, fenced: Fenced) -> str:
     return f"{len(fenced.left)} pods have not ended{why}" if fenced.left else ""
 
 
-def _suspend(job: Object) -> Object | None:
-    over = job["spec"].get("suspend") or any(condition_of(job, kind) for kind in LOST)
-    return None if over else {"spec": {"suspend": True}}
+def _suspend(command: Command, job: Object) -> Object | None:
+    """Suspend it, and note for which attempt, so that no older one resumes it."""
+    need_latest(command, job)
+    if any(condition_of(job, kind) for kind in LOST):
+        return None
+    change: Object = {} if job["spec"].get("suspend") else {"spec": {"suspend": True}}
+    if attempt_of(job) < command.attempt:
+        change["metadata"] = {"annotations": {ATTEMPT: str(command.attempt)}}
+    return change or None
 
 
 STEP = Step(begin=act, look=act, harms=True)
