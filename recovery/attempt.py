@@ -7,15 +7,14 @@ From every state silence alone leads to an end.
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from recovery import steps
-from recovery.barriers import BARRIERS, bad_nodes, barrier_met, silent_pods
+from recovery.barriers import BARRIERS, barrier_met, barrier_missed
 from recovery.cells import (
     COUNTERS_CELL,
     INCIDENT_CELL,
     RUN_CELL,
-    Charge,
     HoldTarget,
     IncidentCell,
 )
@@ -24,20 +23,17 @@ from recovery.journal import decide, notify
 from recovery.pace import restarted
 from recovery.plan import (
     FAIL_JOB,
-    RELEASE_JOB,
     Wish,
-    begin_attempt,
-    begun_steps,
     choose,
     close,
     in_place_use,
     is_touched,
     may_refund,
-    next_attempt,
     restart_done,
-    take_in_place_back,
 )
+from recovery.pods import forget_past_exits
 from recovery.run_state import handle_evidence, run_of
+from recovery.safe_end import descend, hold_on, not_ours
 from recovery.turn import Turn
 from rules.model import LadderClass, Step, StepFailure
 from schemas.commands import Outcome, OutcomeResult, StepName
@@ -45,15 +41,8 @@ from schemas.mailbox import HoldCause
 from schemas.records import IncidentResult, IncidentState
 
 IN_PLACE = "in_place_recovery"
-TOO_LATE = "too_late"
-"""Cause of an actuator that read a command after its time."""
-OTHER_EPOCH = "other_epoch"
-"""Cause of an actuator that found the job at another epoch than the command names."""
 ATTRIBUTION_COVERS = ("record", "attribute", "release_job")
 _NOT_OURS = frozenset({OutcomeResult.REFUSED, OutcomeResult.BLOCKED, OutcomeResult.UNSUPPORTED})
-_AFTER_RESUME = frozenset({StepName.SUSPEND_JOB, StepName.FAIL_JOB, StepName.RELEASE_JOB})
-"""Steps that a recovery may come to while it does not know whether its resume has reached the job."""
-_ENDINGS = {StepName.STOP_PROCESSES: StepName.START_PROCESSES, StepName.SUSPEND_JOB: StepName.RESUME_JOB}
 
 
 def step_done(turn: Turn, incident: IncidentCell, *, epoch: int | None = None) -> None:
@@ -84,7 +73,9 @@ def _starts_an_issue(incident: IncidentCell, step: Step) -> bool:
 def issue_started(turn: Turn, epoch: int) -> None:
     """Processes of a new issue were started: MA_SCHEDULE_CNT grows, and a failed run was rebuilt."""
     counters, run = counters_of(turn), run_of(turn)
-    turn.put(COUNTERS_CELL, replace(counters, schedule_count=max(epoch, counters.schedule_count)))
+    if epoch > counters.schedule_count:
+        turn.put(COUNTERS_CELL, replace(counters, schedule_count=epoch))
+        forget_past_exits(turn)
     if run.failed_at is not None:
         turn.put(RUN_CELL, replace(run, failed_at=None, due=None))
 
@@ -151,23 +142,6 @@ def outcome_came(turn: Turn, incident: IncidentCell, outcome: Outcome) -> None:
     step_done(turn, incident, epoch=outcome.epoch)
 
 
-def came_too_late(turn: Turn, incident: IncidentCell, outcome: Outcome) -> None:
-    """The command lay unread past its time, and nothing was done: what is asked since may still be obeyed, else it is asked again.
-
-    That it came late says nothing of the world (finding R23), so the step gets new time, within the patience for a silent API.
-    """
-    step = incident.step
-    if step is None or outcome.look < incident.look:
-        return
-    since = incident.held_since or turn.now
-    ends = since + turn.rulebook.settings.api_hold
-    if turn.now >= ends:
-        refused(turn, replace(incident, answered=True), outcome, f"{outcome.result.value}: {TOO_LATE}")
-        return
-    renewed = replace(incident, held_since=since, deadline=min(turn.after(step.timeout), ends))
-    turn.put(INCIDENT_CELL, steps.schedule_look(turn, renewed, step.look_every))
-
-
 def pod_left(turn: Turn, incident: IncidentCell) -> None:
     """A pod is gone: a stop that waited for it alone is complete."""
     step = incident.step
@@ -232,30 +206,6 @@ def fall(
         user=incident.user,
     )
     descend(turn, incident, wish, row="4" if isolates else "11")
-
-
-def descend(turn: Turn, incident: IncidentCell, wish: Wish, *, row: str, flags: tuple[str, ...] = ()) -> None:
-    """Begin the next attempt of an incident whose present one is over, and say so."""
-    strategy, obstacles = choose(turn, run_of(turn), wish.then, (*incident.holds, *wish.holds))
-    if strategy is None:
-        exhausted = "budget_exhausted" in obstacles.values()
-        ending = RELEASE_JOB if "unsupported" in obstacles.values() else FAIL_JOB
-        strategy = turn.rulebook.strategies.get(ending)
-        wish = replace(wish, cause="budget_exhausted" if exhausted else wish.cause or "nothing_left")
-    if strategy is None or strategy.id == incident.strategy == RELEASE_JOB:
-        close(turn, incident, IncidentResult.RELEASED, wish.cause)
-        return
-    planned = begin_attempt(turn, incident, strategy, wish)
-    decide(
-        turn,
-        verdict=strategy.id,
-        rule=wish.rule,
-        row=row,
-        reason=wish.reason,
-        domain=incident.domain,
-        incident=planned,
-        flags=flags,
-    )
 
 
 def _holds_of_chips(turn: Turn, incident: IncidentCell, failed_on: tuple[str, ...]) -> tuple[HoldTarget, ...]:
@@ -353,51 +303,6 @@ def _stay(turn: Turn, incident: IncidentCell) -> None:
     descend(turn, staying, wish, row="4", flags=("no_spare",))
 
 
-def barrier_missed(turn: Turn, incident: IncidentCell, step: Step) -> None:
-    """Pods stayed silent: few on nodes that are not Ready are a fault of those; else hold, isolate nobody (design 8)."""
-    silent = silent_pods(turn, incident, step)
-    bad = bad_nodes(turn)
-    limit = turn.rulebook.settings.barrier.few_silent
-    few = 0 < len(silent) <= limit and all(pod.node.uid in bad for pod in silent)
-    heard = incident.told >= 0 and not incident.unreachable and not steps.rests_on_lost(turn, incident)
-    if few and heard:
-        nodes = {pod.node.uid: pod.node for pod in silent}
-        wish = Wish(
-            then=("pod_reschedule", "isolated_job_reschedule"),
-            rule=f"{incident.strategy}/{step.step.value}",
-            reason=f"{len(silent)} pods stayed silent and their nodes are not Ready",
-            holds=tuple(HoldTarget(node=node, cause=bad[uid]) for uid, node in nodes.items()),
-            user=False,
-        )
-        descend(turn, incident, wish, row="4")
-        return
-    hold_on(turn, incident, turn.rulebook.settings.barrier.hold, f"{len(silent)} pods are silent")
-
-
-def hold_on(turn: Turn, incident: IncidentCell, patience: timedelta, why: str) -> None:
-    """Nothing can be concluded: ask again, and after the patience end by the shortest safe end."""
-    since: datetime = incident.held_since or turn.now
-    step = incident.step
-    if step is None or turn.now - since >= patience:
-        safe_end(turn, incident, f"held for {patience}: {why}")
-        return
-    if incident.held_since is None:
-        decide(
-            turn,
-            verdict="hold",
-            rule=incident.rule,
-            row="1",
-            reason=f"{why}; held, nobody is isolated",
-            domain=incident.domain,
-            incident=incident,
-            flags=("held",),
-        )
-    deadline = min(turn.after(step.timeout), since + patience)
-    waiting = replace(incident, held_since=since, deadline=deadline, look=incident.look + 1, answered=False)
-    steps.send(turn, waiting, step, "look")
-    turn.put(INCIDENT_CELL, steps.schedule_look(turn, waiting, step.look_every))
-
-
 def without_end(incident: IncidentCell) -> IncidentCell:
     """The incident without how the run ended before: a later end is judged by its own circumstances."""
     return replace(incident, exit_code=0, exit_signal=0, oom=False, evicted=False, preempted=False)
@@ -422,130 +327,6 @@ def attribute_again(turn: Turn, incident: IncidentCell, cause: str) -> None:
         due=due,
     )
     turn.put(INCIDENT_CELL, waiting)
-
-
-def not_ours(turn: Turn, incident: IncidentCell, outcome: Outcome) -> None:
-    """A guard forbids the step, the world is another one, or there is no adapter: end safely, isolate nothing more."""
-    said = outcome.cause or outcome.result.value
-    if outcome.result is OutcomeResult.REFUSED and said == TOO_LATE:
-        came_too_late(turn, replace(incident, answered=False), outcome)
-    elif said == OTHER_EPOCH and _begins_at_the_resumed_epoch(turn, incident):
-        return
-    elif incident.strategy == RELEASE_JOB:
-        close(turn, incident, IncidentResult.RELEASED, said)
-    else:
-        refused(turn, incident, outcome, f"{outcome.result.value}: {said}")
-
-
-def _begins_at_the_resumed_epoch(turn: Turn, incident: IncidentCell) -> bool:
-    """The job is at the epoch that our own resume started, which nobody told us of: it is meant, so the step is begun for it."""
-    step = incident.step
-    if step is None or step.step not in _AFTER_RESUME or incident.resumed <= incident.epoch:
-        return False
-    steps.begin(turn, replace(incident, attempt=next_attempt(turn), epoch=incident.resumed))
-    return True
-
-
-def refused(turn: Turn, incident: IncidentCell, outcome: Outcome, why: str) -> None:
-    """The step was not carried out. Where the attempt has done nothing yet, what it took is given back, and a job that runs is left alone.
-
-    Only one whose processes had ended is let go, for somebody has to say what becomes of it.
-    """
-    step = incident.step
-    opens = step is not None and step.step in _ENDINGS
-    if not opens or incident.acted or outcome.effects or incident.told >= 0 or incident.reported:
-        safe_end(turn, incident, why)
-        return
-    refund(turn, incident)
-    take_in_place_back(turn, incident)
-    free = replace(incident, charge=Charge())
-    if incident.touched:
-        safe_end(turn, free, why)
-    elif _runs_on(free, besides=frozenset(_ENDINGS)):
-        closed = close(turn, free, IncidentResult.CANCELLED, why[:60])
-        said = f"nothing was begun, the job is left as it is: {why}"
-        decide(
-            turn,
-            verdict="cancelled",
-            rule=free.rule,
-            row="0",
-            reason=said,
-            domain=free.domain,
-            incident=closed,
-            flags=("safe_end",),
-        )
-    else:
-        let_go(turn, free, why)
-
-
-def let_go(turn: Turn, incident: IncidentCell, why: str) -> None:
-    """There is nothing to add: the job is its supervisors' and Kubernetes' own."""
-    wish = Wish(then=(RELEASE_JOB,), rule=incident.rule, reason=why, cause=why[:60], user=incident.user)
-    descend(turn, incident, wish, row="0", flags=("safe_end",))
-
-
-def safe_end(turn: Turn, incident: IncidentCell, why: str) -> None:
-    """Shortest safe end: start again what was stopped, resume what was suspended, else let the job go."""
-    ending = _ending_step(incident)
-    if ending is None and _runs_on(incident):
-        close(turn, incident, IncidentResult.CANCELLED, why[:60])
-        return
-    if ending is None:
-        let_go(turn, incident, why)
-        return
-    steps.abandon(turn, incident)
-    planned = replace(
-        incident,
-        attempt=next_attempt(turn),
-        steps=(ending,),
-        index=0,
-        begun=False,
-        covers=(),
-        merge_before="",
-        new_issue=incident.new_issue and _touched_pods(incident),
-        decided_at=turn.now,
-        reason=why,
-        cause=why[:60],
-    )
-    begun = steps.begin(turn, planned)
-    decide(
-        turn,
-        verdict=ending.step.value,
-        rule=incident.rule,
-        row="0",
-        reason=f"shortest safe end: {why}",
-        domain=incident.domain,
-        incident=begun,
-        flags=("safe_end",),
-    )
-
-
-def _touched_pods(incident: IncidentCell) -> bool:
-    return bool(begun_steps(incident) & {StepName.SUSPEND_JOB, StepName.DELETE_PODS})
-
-
-def _runs_on(incident: IncidentCell, *, besides: frozenset[StepName] = frozenset()) -> bool:
-    """Nothing was stopped yet and no process ended: the job goes on as it is, there is nothing to let go."""
-    ended = incident.exit_code or incident.exit_signal or incident.evicted or incident.preempted
-    harmless = {StepName.FIND_SPARE, StepName.ISOLATE_NODE}
-    return (
-        incident.state is IncidentState.ACTING and not ended and begun_steps(incident) <= harmless | besides
-    )
-
-
-def _ending_step(incident: IncidentCell) -> Step | None:
-    """The step that undoes what was begun; None when nothing was, or when just that has failed."""
-    begun = begun_steps(incident)
-    current = incident.step
-    for opening, ending in _ENDINGS.items():
-        if opening not in begun or (current is not None and current.step is ending and incident.begun):
-            continue
-        for step in incident.steps:
-            if step.step is ending:
-                return step.model_copy(
-                    update={"on_failure": StepFailure(then=(RELEASE_JOB,)), "on_cause": {}}
-                )
-    return None
 
 
 def due_came(turn: Turn, incident: IncidentCell) -> None:

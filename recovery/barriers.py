@@ -1,19 +1,23 @@
 """Barriers of the stop and the start: when one is met, which pods are silent, and which nodes could be to blame.
 
-Only reads. What a barrier that is met, or missed, leads to is decided in `recovery.attempt`.
+What a barrier that is met leads to is decided in `recovery.attempt`. One that is missed isolates only where the nodes themselves are not Ready.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from recovery.cells import IncidentCell, PodCell
+from recovery import steps
+from recovery.cells import HoldTarget, IncidentCell, PodCell
 from recovery.classification import NODE_NAMESPACE
+from recovery.plan import Wish
 from recovery.run_state import present_evidence
+from recovery.safe_end import descend, hold_on
 from recovery.turn import Turn
 from rules.model import LadderClass, Step
 from schemas.commands import StepName
 from schemas.mailbox import HoldCause
+from schemas.records import IncidentState
 
 BARRIERS: Final = frozenset({StepName.STOP_PROCESSES, StepName.START_PROCESSES})
 
@@ -29,7 +33,7 @@ def barrier_met(turn: Turn, incident: IncidentCell) -> bool:
     if incident.step is None or incident.step.step is not StepName.STOP_PROCESSES:
         return True
     pods = [pod for name in turn.names("pod/") if (pod := turn.get(name, PodCell)) is not None]
-    here = [pod.stopped_attempt == incident.attempt for pod in pods if pod.epoch in {0, incident.epoch}]
+    here = [pod.stopped_attempt == incident.attempt for pod in pods if _of_issue(pod, incident)]
     return all(here) and sum(here) >= incident.told
 
 
@@ -37,8 +41,26 @@ def silent_pods(turn: Turn, incident: IncidentCell, step: Step) -> list[PodCell]
     """Pods that did not report what the barrier waits for; walks all pods, so only at a deadline."""
     pods = [pod for name in turn.names("pod/") if (pod := turn.get(name, PodCell)) is not None]
     if step.step is StepName.STOP_PROCESSES:
-        return [pod for pod in pods if pod.stopped_attempt != incident.attempt]
-    return [pod for pod in pods if pod.running_attempt != incident.attempt]
+        return [pod for pod in pods if waits_for(incident, pod)]
+    alive = [pod for pod in pods if _of_issue(pod, incident) and not pod.unfenced]
+    return [pod for pod in alive if pod.running_attempt != incident.attempt]
+
+
+def waits_for(incident: IncidentCell, pod: PodCell) -> bool:
+    """The stop under way is not complete without this pod."""
+    step = incident.step
+    stopping = incident.state is IncidentState.ACTING and incident.begun and step is not None
+    return (
+        stopping
+        and step is not None
+        and step.step is StepName.STOP_PROCESSES
+        and _of_issue(pod, incident)
+        and pod.stopped_attempt != incident.attempt
+    )
+
+
+def _of_issue(pod: PodCell, incident: IncidentCell) -> bool:
+    return pod.epoch in {0, incident.epoch}
 
 
 def bad_nodes(turn: Turn) -> dict[str, HoldCause]:
@@ -55,3 +77,26 @@ def bad_nodes(turn: Turn) -> dict[str, HoldCause]:
         for item in present_evidence(turn)
         if item.standing and item.namespace == NODE_NAMESPACE and item.ladder_class is LadderClass.ISOLATE
     }
+
+
+def barrier_missed(turn: Turn, incident: IncidentCell, step: Step) -> None:
+    """Pods stayed silent: few on nodes that are not Ready are a fault of those; else hold, isolate nobody (design 8)."""
+    silent = silent_pods(turn, incident, step)
+    bad = bad_nodes(turn)
+    limit = turn.rulebook.settings.barrier.few_silent
+    few = 0 < len(silent) <= limit and all(pod.node.uid in bad for pod in silent)
+    heard = incident.told >= 0 and not incident.unreachable and not steps.rests_on_lost(turn, incident)
+    if few and heard:
+        nodes = {pod.node.uid: pod.node for pod in silent}
+        wish = Wish(
+            then=("pod_reschedule", "isolated_job_reschedule"),
+            rule=f"{incident.strategy}/{step.step.value}",
+            reason=f"{len(silent)} pods stayed silent and their nodes are not Ready",
+            holds=tuple(HoldTarget(node=node, cause=bad[uid]) for uid, node in nodes.items()),
+            user=False,
+        )
+        descend(turn, incident, wish, row="4")
+        return
+    missing = sum(pod.unfenced for pod in silent)
+    said = f", {missing} of them vanished and their processes may still run" if missing else ""
+    hold_on(turn, incident, turn.rulebook.settings.barrier.hold, f"{len(silent)} pods are silent{said}")

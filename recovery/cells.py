@@ -21,6 +21,8 @@ TARGETS_KEPT: Final = 64
 WAITING_KEPT: Final = 16
 ASKERS_KEPT: Final = 16
 BURST_KEPT: Final = 8
+UNBOUND: Final = NodeRef(uid="unbound", name="unbound")
+"""Where a pod is whose supervisor was heard before the watcher."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,8 @@ class RunCell:
     suspended_by_others: bool = False
     """Somebody else suspended it, so somebody else resumes it."""
     pods: int = 0
+    early_pods: int = 0
+    """Pods whose supervisors were heard and that are not known to be bound."""
     incomplete: bool = False
     reports_progress: bool = False
     progress_step: int = -1
@@ -109,7 +113,14 @@ class PodCell:
     last_exit_start: int = 0
     running_start: int = 0
     """Start of the process its supervisor last started; signals of an earlier one are old news."""
+    unfenced: bool = False
+    """Its object vanished and nobody has said that its processes are gone: they may still run."""
     due: datetime | None = None
+
+    @property
+    def bound(self) -> bool:
+        """The watcher has said where it is."""
+        return self.node != UNBOUND
 
 
 @dataclass(frozen=True, slots=True)
@@ -463,6 +474,11 @@ def origin_name(stage: str, partition: int) -> str:
 def pod_name(pod_uid: str) -> str:
     """Name of a pod's cell in its run."""
     return f"pod/{pod_uid}"
+
+
+def exit_name(pod_uid: str) -> str:
+    """Name of the cell that keeps, past a pod's end, which of its exits was heard of."""
+    return f"exit/{pod_uid}"
 
 
 def place_name(node_uid: str, chip: str | None) -> str:

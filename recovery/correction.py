@@ -74,7 +74,7 @@ def is_of_past_issue(turn: Turn, case: Case) -> bool:
 def lives_on(turn: Turn, node_uid: str) -> bool:
     """Some pod of the run is on that node. Walks the pods: for rare events only."""
     return any(
-        pod.node.uid == node_uid
+        pod.node.uid == node_uid and not pod.unfenced
         for name in turn.names("pod/")
         if (pod := turn.get(name, PodCell)) is not None
     )

@@ -9,6 +9,7 @@ from recovery.attempt import attribute_again, issue_started, step_failed, withou
 from recovery.cells import COUNTERS_CELL, CheckCell, EvidenceItem, HoldTarget, IncidentCell, PodCell, pod_name
 from recovery.counters import counters_of
 from recovery.ladder import Question
+from recovery.pods import is_first_exit
 from recovery.run_state import explaining, found
 from recovery.turn import Turn
 from recovery.verdicts import Case, chain_is_about_another_problem, incident_of, judge, judge_end, run_symbols
@@ -36,8 +37,9 @@ def _question(turn: Turn, kind: RuleKind, symbols: Symbols) -> Question:
 
 
 def exit_came(turn: Turn, data: ProcessExit) -> None:
-    """A process ended. (pod, start) is the identity: the second reporter of one exit changes nothing."""
-    if is_old_news(turn, data.placement, data.start) or not _first_report(turn, data):
+    """A process ended. The second reporter of one exit changes nothing."""
+    uid = data.placement.pod_uid
+    if is_old_news(turn, data.placement, data.start) or (uid and not is_first_exit(turn, uid, data.start)):
         return
     if _is_own_kill(turn, data) or (data.exit_code == 0 and data.signal is None):
         return
@@ -82,17 +84,6 @@ def _ended_by(incident: IncidentCell, data: ProcessExit) -> IncidentCell:
     return replace(
         without_end(incident), exit_code=data.exit_code, exit_signal=data.signal or 0, oom=data.oom
     )
-
-
-def _first_report(turn: Turn, data: ProcessExit) -> bool:
-    uid = data.placement.pod_uid
-    pod = turn.get(pod_name(uid), PodCell) if uid else None
-    if uid is None or pod is None:
-        return True
-    if data.start <= pod.last_exit_start:
-        return False
-    turn.put(pod_name(uid), replace(pod, last_exit_start=data.start))
-    return True
 
 
 def _ended_again(turn: Turn, incident: IncidentCell, data: ProcessExit) -> bool:

@@ -103,7 +103,9 @@ def _spares_rank_zero(turn: Turn, holds: tuple[HoldTarget, ...]) -> bool:
         return False
     nodes = {hold.node.uid for hold in holds}
     pods = (turn.get(name, PodCell) for name in turn.names("pod/"))
-    return any(pod is not None and pod.rank == 0 and pod.node.uid in nodes for pod in pods)
+    return any(
+        pod is not None and pod.rank == 0 and not pod.unfenced and pod.node.uid in nodes for pod in pods
+    )
 
 
 def choose(

@@ -9,7 +9,6 @@ from recovery.attempt import (
     outcome_came,
     pod_left,
     pod_reported,
-    safe_end,
     say_not_isolated,
     step_done,
 )
@@ -43,8 +42,10 @@ from recovery.journal import decide
 from recovery.occurrences import expire_fault
 from recovery.pace import note_pace
 from recovery.plan import close
-from recovery.run_facts import pod_bound, pod_ended, run_seen, state_of_issue
+from recovery.pods import fence_by_node, heard_of, pod_bound, pod_ended, time_is_over
+from recovery.run_facts import run_seen, state_of_issue
 from recovery.run_state import run_of
+from recovery.safe_end import safe_end
 from recovery.steps import answered, begin
 from recovery.turn import Turn
 from recovery.verdicts import incident_of
@@ -99,6 +100,8 @@ def _observation(turn: Turn, data: Payload) -> None:
     match data:
         case ChipFault() | NodeNews():
             fault_came(turn)
+            if isinstance(data, NodeNews) and fence_by_node(turn, data):
+                _barrier_again(turn)
         case ProcessExit():
             exit_came(turn, data)
         case HangEvidence():
@@ -131,6 +134,7 @@ def _other(turn: Turn, data: Payload, run: RunCell) -> None:  # noqa: C901, PLR0
             _run_ended(turn, data, run)
         case PodBound():
             pod_bound(turn, data)
+            _barrier_again(turn)
         case PodEnded():
             pod_ended(turn, data)
             _barrier_again(turn)
@@ -208,7 +212,7 @@ def _progress(turn: Turn, data: Progress, run: RunCell) -> None:
 
 def _process_state(turn: Turn, data: ProcessState) -> None:
     uid = data.placement.pod_uid
-    pod = turn.get(pod_name(uid), PodCell) if uid else None
+    pod = heard_of(turn, data)
     if uid is None or pod is None:
         return
     incident = incident_of(turn)
@@ -216,6 +220,8 @@ def _process_state(turn: Turn, data: ProcessState) -> None:
     ours = incident is not None and data.attempt == incident.attempt
     if data.state is ProcessStateName.STOPPED and data.attempt > pod.stopped_attempt:
         turn.put(pod_name(uid), replace(pod, stopped_attempt=data.attempt))
+        if pod.unfenced and ours:  # what was waited for
+            turn.drop(pod_name(uid))
         if incident is not None and ours and step is StepName.STOP_PROCESSES:
             pod_reported(turn, incident)
     elif data.state is ProcessStateName.RUNNING and ours and step is not StepName.START_PROCESSES:
@@ -300,6 +306,9 @@ def _tick(turn: Turn, tick: Tick) -> None:
             _run_due(turn, cell)
         case "fault":
             expire_fault(turn, name)
+        case "pod" if isinstance(cell, PodCell):
+            time_is_over(turn, name, cell)
+            _barrier_again(turn)
         case "waiting":
             _release_waiting(turn, name, companion=name != WAITING_CELL)
         case "pause":

@@ -1,4 +1,4 @@
-"""Facts about a run: what the watcher says of the workload object and its pods, as edges."""
+"""Facts about a run: what the watcher says of the workload object and its issue, as edges."""
 
 from __future__ import annotations
 
@@ -11,17 +11,15 @@ from recovery.cells import (
     RUN_CELL,
     CountersCell,
     IncidentCell,
-    PodCell,
-    RunCell,
-    pod_name,
 )
 from recovery.counters import counters_of, ha_of
 from recovery.journal import decide, notify
+from recovery.pods import forget_past_exits
 from recovery.run_state import run_of
 from recovery.turn import Turn
 from schemas.cluster import POD_RETRIES_USED, RETRIES_USED
 from schemas.commands import StepName
-from schemas.facts import IssueState, PodBound, PodEnded, RunSeen
+from schemas.facts import IssueState, RunSeen
 from schemas.ids import derive_id
 from schemas.records import FaultDomain, IncidentState
 
@@ -55,6 +53,7 @@ def run_seen(turn: Turn, data: RunSeen) -> None:
         _first_counters(turn, data)
     elif data.epoch > counters_of(turn).schedule_count:
         turn.put(COUNTERS_CELL, replace(counters_of(turn), schedule_count=data.epoch))
+        forget_past_exits(turn)
     settings = ha_of(turn, seen)
     turn.put(RUN_CELL, replace(seen, problems=settings.problems))
     if settings.problems and settings.problems != before.problems:
@@ -92,31 +91,6 @@ def _say_bad_annotations(turn: Turn, problems: tuple[str, ...]) -> None:
         flags=("bad_annotation",),
     )
     notify(turn, reason, about="bad_annotation", once_for=derive_id(*problems))
-
-
-def pod_bound(turn: Turn, data: PodBound) -> None:
-    """A pod of the run was bound: one cell a pod, one number for all (finding Q19)."""
-    uid = data.placement.pod_uid
-    if uid is None:
-        return
-    known = turn.get(pod_name(uid), PodCell)
-    rank = data.placement.rank if data.placement.rank is not None else -1
-    if known is not None:
-        turn.put(pod_name(uid), replace(known, node=data.node, rank=rank))
-        return
-    turn.put(pod_name(uid), PodCell(node=data.node, rank=rank, epoch=data.placement.epoch or 0))
-    run = run_of(turn)
-    turn.put(RUN_CELL, replace(run, pods=run.pods + 1))
-
-
-def pod_ended(turn: Turn, data: PodEnded) -> None:
-    """A pod of the run is terminal or gone."""
-    uid = data.placement.pod_uid
-    if uid is None or turn.get(pod_name(uid), PodCell) is None:
-        return
-    turn.drop(pod_name(uid))
-    run: RunCell = run_of(turn)
-    turn.put(RUN_CELL, replace(run, pods=max(0, run.pods - 1)))
 
 
 def state_of_issue(turn: Turn, data: IssueState) -> None:

@@ -338,6 +338,8 @@ class Settings(Document):
     """How long after its deadline a command may still be obeyed if nothing changed (`not_after`)."""
     stop_margin: Duration
     """An ordered stop ends by itself this long after the plan's remaining deadlines: what a job waits when relight is gone."""
+    unfenced_pod: Duration
+    """How long a stop waits for a pod that vanished while nobody says that its processes are gone."""
     failed_run_ends_after: Duration
     cells_kept_after_end: Duration
     max_excluded_nodes: Annotated[int, Field(strict=True, ge=1, le=64)]

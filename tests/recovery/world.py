@@ -285,10 +285,10 @@ class World:
         self.post(run_subject(self.run), bound)
         self.post(node_subject(pod.node), bound)
 
-    def take_away(self, pod: Pod, how: str = "deleted") -> None:
-        """A pod ends."""
+    def take_away(self, pod: Pod, how: str = "deleted", *, gone: bool = True) -> None:
+        """A pod ends; `gone`: the kubelet has said that its processes are."""
         self.pods.pop(pod.uid, None)
-        ended = PodEnded(node=node(pod.node), placement=self.where(pod), how=how, processes_gone=True)  # type: ignore[arg-type]
+        ended = PodEnded(node=node(pod.node), placement=self.where(pod), how=how, processes_gone=gone)  # type: ignore[arg-type]
         self.post(run_subject(self.run), ended)
         self.post(node_subject(pod.node), ended)
 
