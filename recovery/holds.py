@@ -20,6 +20,7 @@ from recovery.cells import (
     NodeCell,
     hold_name,
 )
+from recovery.classification import NODE_NAMESPACE
 from recovery.journal import decide, notify
 from recovery.turn import Turn
 from schemas import topics
@@ -31,6 +32,9 @@ from schemas.records import FaultDomain
 COMMAND_LIFE: Final = timedelta(seconds=60)
 LOOK_EVERY: Final = timedelta(seconds=5)
 CAUSES_SENT: Final = 32
+RECOVERED: Final = "recovered"
+"""Cause of an actuator that did not isolate: all that is held against the node is that it was not Ready, and it is now."""
+_REFUTED_BY_READY: Final = frozenset({"not-ready", "unreachable"})
 
 
 def place_hold(turn: Turn, cause: HoldCause, *, rule: str, reason: str, asker: Asker | None = None) -> bool:
@@ -177,9 +181,32 @@ def outcome_came(turn: Turn, outcome: Outcome) -> None:
             _settle(turn, "held", "")
         return
     cause = outcome.cause or outcome.result.value
+    if cause == RECOVERED and cell.wish == "isolate":
+        _recovered(turn, cell)
+        return
     blocked = outcome.result is OutcomeResult.BLOCKED
     _settle(turn, "blocked" if blocked else "refused", cause)
     _try_later(turn, cell, cause)
+
+
+def _recovered(turn: Turn, cell: IsolationCell) -> None:
+    """The node came back while nobody watched: it is held no longer for having been away, and nobody has to look."""
+    _settle(turn, "refused", RECOVERED)
+    for name, hold in holds_of(turn).items():
+        if hold.cause.namespace == NODE_NAMESPACE and hold.cause.code in _REFUTED_BY_READY:
+            turn.drop(name)
+    if holds_of(turn):  # another fault, which the command did not name
+        _try_later(turn, cell, RECOVERED)
+        return
+    _rest(turn)
+    decide(
+        turn,
+        verdict="release",
+        rule="hold",
+        row="4",
+        reason="the node is Ready again; it was not isolated",
+        domain=FaultDomain.NODE,
+    )
 
 
 def _settle(turn: Turn, state: str, cause: str) -> None:

@@ -10,7 +10,7 @@ from schemas.commands import Command, OutcomeResult, StepName
 from schemas.facts import NodeSeen
 from schemas.ids import node_subject, run_subject
 from schemas.mailbox import HoldAnswer, HoldCause, HoldRequest
-from schemas.signals import ChipRef
+from schemas.signals import ChipRef, FaultState
 from tests.recovery.world import BROKEN, START, World, always, node, silent
 
 MINUTE = timedelta(minutes=1)
@@ -139,3 +139,48 @@ def test_commands_of_a_node_are_counted_on_after_a_human_ended_its_holds(
     assert begun[-1].step is StepName.ISOLATE_NODE
     assert running.held == {"n3"}
     assert [hold.cause.code for hold in running.holds("n3")] == ["48"]
+
+
+RECOVERED = always(OutcomeResult.REFUSED, cause="recovered")
+
+
+def test_a_node_that_is_well_again_before_it_is_isolated_is_held_no_longer_and_nobody_has_to_look() -> None:
+    """Its condition cleared while no watcher lived: only the actuator, which reads the node, can know."""
+    running = world()
+    running.scripts[StepName.ISOLATE_NODE] = RECOVERED
+    running.condition("not-ready", on="n3")
+    running.settle(timedelta(hours=2))
+
+    assert len(isolations(running)) == 1
+    assert running.holds("n3") == []
+    assert [d.verdict for d in running.decisions if d.verdict in {"give_up", "release"}] == ["release"]
+
+    running.scripts.clear()
+    running.condition("not-ready", on="n3", state=FaultState.CLEARED)
+    running.condition("not-ready", on="n3")
+    running.settle(10 * MINUTE)
+    assert running.held == {"n3"}, "the next time is a time of its own"
+
+
+def test_a_fault_found_since_isolates_the_node_that_is_ready_again() -> None:
+    running = world()
+    running.scripts[StepName.ISOLATE_NODE] = RECOVERED
+    running.condition("not-ready", on="n3")
+    running.settle(MINUTE + MINUTE / 60)
+    running.scripts.clear()
+    running.fault(BROKEN, on="n3")
+    running.settle(10 * MINUTE)
+
+    assert running.held == {"n3"}
+    assert BROKEN in {hold.cause.code for hold in running.holds("n3")}
+
+
+def test_a_hold_for_another_fault_stays_whatever_is_said_of_the_node() -> None:
+    running = world()
+    running.scripts[StepName.ISOLATE_NODE] = RECOVERED
+    ask(running, "run-a")
+    running.settle(timedelta(hours=2))
+
+    assert answers(running) == {run_subject("run-a"): ["refused"]}
+    assert [hold.cause.code for hold in running.holds("n3")] == ["79"]
+    assert len(isolations(running)) == running.rulebook.settings.hold_tries
