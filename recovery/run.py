@@ -45,7 +45,7 @@ from recovery.plan import close
 from recovery.pods import fence_by_node, heard_of, pod_bound, pod_ended, time_is_over
 from recovery.run_facts import run_seen, state_of_issue
 from recovery.run_state import run_of
-from recovery.safe_end import safe_end
+from recovery.safe_end import nodes_are_well_again, safe_end
 from recovery.steps import answered, begin
 from recovery.turn import Turn
 from recovery.verdicts import incident_of
@@ -286,7 +286,7 @@ def _hold_answered(turn: Turn, data: HoldAnswer) -> None:
     turn.put(INCIDENT_CELL, told)
     step = told.step
     isolating = told.open and told.begun and step is not None and step.step is StepName.ISOLATE_NODE
-    if not isolating or not answered(told):
+    if not isolating or not answered(told) or nodes_are_well_again(turn, told):
         return
     if any(hold.state != "held" for hold in told.holds):
         say_not_isolated(turn, told)

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 from recovery import steps
 from recovery.cells import INCIDENT_CELL, Charge, IncidentCell
 from recovery.counters import refund
+from recovery.holds import RECOVERED
 from recovery.journal import decide
 from recovery.plan import (
     FAIL_JOB,
@@ -24,7 +25,7 @@ from recovery.plan import (
     next_attempt,
     take_in_place_back,
 )
-from recovery.run_state import run_of
+from recovery.run_state import all_pods, run_of
 from recovery.turn import Turn
 from rules.model import Step, StepFailure
 from schemas.commands import Outcome, OutcomeResult, StepName
@@ -118,20 +119,38 @@ def refused(turn: Turn, incident: IncidentCell, outcome: Outcome, why: str) -> N
     if incident.touched:
         safe_end(turn, free, why)
     elif _runs_on(free, besides=frozenset(_ENDINGS)):
-        closed = close(turn, free, IncidentResult.CANCELLED, why[:60])
-        said = f"nothing was begun, the job is left as it is: {why}"
-        decide(
-            turn,
-            verdict="cancelled",
-            rule=free.rule,
-            row="0",
-            reason=said,
-            domain=free.domain,
-            incident=closed,
-            flags=("safe_end",),
-        )
+        _leave(turn, free, why)
     else:
         let_go(turn, free, why)
+
+
+def nodes_are_well_again(turn: Turn, incident: IncidentCell) -> bool:
+    """All nodes that the run was to leave came back before they were isolated: a job that nothing happened to is left as it is, at no cost.
+
+    False: the attempt goes on. A process that ended, a pod that is gone, a job that failed do not come back by themselves.
+    """
+    run = run_of(turn)
+    unhurt = _runs_on(incident) and not incident.touched and run.failed_at is None and all_pods(run)
+    if not unhurt or not incident.holds or any(hold.answer != RECOVERED for hold in incident.holds):
+        return False
+    refund(turn, incident)
+    _leave(turn, replace(incident, charge=Charge()), "the nodes are Ready again")
+    return True
+
+
+def _leave(turn: Turn, incident: IncidentCell, why: str) -> None:
+    closed = close(turn, incident, IncidentResult.CANCELLED, why[:60])
+    said = f"nothing was begun, the job is left as it is: {why}"
+    decide(
+        turn,
+        verdict="cancelled",
+        rule=incident.rule,
+        row="0",
+        reason=said,
+        domain=incident.domain,
+        incident=closed,
+        flags=("safe_end",),
+    )
 
 
 def let_go(turn: Turn, incident: IncidentCell, why: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -184,3 +185,37 @@ def test_a_hold_for_another_fault_stays_whatever_is_said_of_the_node() -> None:
     assert answers(running) == {run_subject("run-a"): ["refused"]}
     assert [hold.cause.code for hold in running.holds("n3")] == ["79"]
     assert len(isolations(running)) == running.rulebook.settings.hold_tries
+
+
+def test_a_healthy_job_is_not_made_anew_for_a_node_that_is_well_again() -> None:
+    running = world()
+    running.scripts[StepName.ISOLATE_NODE] = RECOVERED
+    before = running.counters
+    running.condition("not-ready")
+    running.settle(timedelta(hours=1))
+
+    assert running.begun() == []
+    assert running.incidents[-1].state == "closed"
+    assert running.incidents[-1].result == "cancelled"
+    assert running.counters.job_retries_used == before.job_retries_used, "what it took is given back"
+    assert "not_isolated" not in {decision.verdict for decision in running.decisions}
+
+
+@pytest.mark.parametrize("harm", ["ended", "pod gone", "another cause"])
+def test_a_job_that_was_hurt_is_made_anew_although_the_node_is_well_again(harm: str) -> None:
+    running = world()
+
+    def while_it_is_asked(there: World, command: Command) -> list[Any]:
+        if harm == "pod gone":
+            there.take_away(there.pod_on("n1"))
+        cause = "error" if harm == "another cause" else "recovered"
+        return list(always(OutcomeResult.REFUSED, cause=cause)(there, command))
+
+    running.scripts[StepName.ISOLATE_NODE] = while_it_is_asked
+    running.condition("not-ready")
+    running.settle(50 * MINUTE / 60)
+    if harm == "ended":
+        running.exit(137)
+    running.settle(timedelta(hours=1))
+
+    assert running.begun() == ["suspend_job", "resume_job"]
