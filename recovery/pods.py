@@ -141,7 +141,7 @@ def time_is_over(turn: Turn, name: str, pod: PodCell) -> None:
     uid = name.removeprefix("pod/")
     decide(
         turn,
-        verdict="not_waited_for",
+        verdict="record",
         rule=incident.rule,
         row="1",
         reason=f"pod {uid} vanished from {pod.node.name}, and within {turn.rulebook.settings.unfenced_pod} "

@@ -99,7 +99,16 @@ def _begins_at_the_resumed_epoch(turn: Turn, incident: IncidentCell) -> bool:
     step = incident.step
     if step is None or step.step not in _AFTER_RESUME or incident.resumed <= incident.epoch:
         return False
-    steps.begin(turn, replace(incident, attempt=next_attempt(turn), epoch=incident.resumed))
+    begun = steps.begin(turn, replace(incident, attempt=next_attempt(turn), epoch=incident.resumed))
+    decide(
+        turn,
+        verdict=incident.strategy,
+        rule=incident.rule,
+        row="11",
+        reason=f"the job is at epoch {incident.resumed}, which our resume began: {step.step.value} is asked for that one",
+        domain=incident.domain,
+        incident=begun,
+    )
     return True
 
 

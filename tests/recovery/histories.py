@@ -155,7 +155,7 @@ happenings: st.SearchStrategy[Happening] = st.one_of(
     names.map(_on_pod(lambda w, on: w.stall(on=on))),
     names.map(_on_pod(lambda w, on: w.check(on=on))),
     names.map(_on_pod(lambda w, on: w.notice(on=on))),
-    names.map(_on_pod(lambda w, on: w.take_away(w.pod_on(on), "lost"))),
+    names.map(_on_pod(lambda w, on: w.take_away(w.pod_on(on), "lost", gone=False))),
     st.sampled_from(list(EvictionReason)).flatmap(
         lambda reason: names.map(_on_pod(lambda w, on: w.evict(reason, on=on)))
     ),

@@ -181,6 +181,8 @@ class TestEpochOfTheEnd:
         running.settle(timedelta(hours=1))
         failed = [c.epoch for c in running.commands if c.step is StepName.FAIL_JOB and c.action == "begin"]
         assert failed == ([1] if at == 1 else [1, 2])
+        ends = [d for d in running.decisions if d.verdict == "fail_job"]
+        assert len({d.attempt for d in ends}) == len(failed), "every attempt has its decision"
         assert running.incidents[-1].result is IncidentResult.FAILED
 
     def test_an_epoch_that_no_resume_of_ours_began_is_left_alone(self) -> None:
