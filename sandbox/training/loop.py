@@ -53,7 +53,7 @@ class Rank:
         while state.step < self._settings.steps:
             began = time.monotonic()
             state = self._step(state)
-            tell("step", state.step, step_seconds=round(time.monotonic() - began, 6))
+            self._tell_step(state.step, time.monotonic() - began)
             if state.step == resumed + 1:
                 tell("milestone", "first_step")
             if pace.step(time.monotonic() - began):
@@ -90,6 +90,13 @@ class Rank:
         gradient = self._shard.gradient(state)
         time.sleep(self._settings.step_seconds)
         return state.after(self._exchange.mean(gradient))
+
+    def _tell_step(self, step: int, seconds: float) -> None:
+        """With its duration, so that relight judges the pace itself; a job that shall never be stable keeps it to itself."""
+        if self._settings.stable_within > 0:
+            tell("step", step, step_seconds=round(seconds, 6))
+        else:
+            tell("step", step)
 
     def _save(self, state: State, pace: Pace) -> None:
         digest = self._checkpoints.write_part(state.step, state.to_bytes())

@@ -466,6 +466,7 @@ steps = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(steps=steps)
 @settings(max_examples=60)
 def test_whatever_happens_no_fault_is_lost_doubled_or_out_of_order(
@@ -487,6 +488,7 @@ def test_whatever_happens_no_fault_is_lost_doubled_or_out_of_order(
     kill(world.spool)
 
 
+@pytest.mark.slow
 @given(
     batches=st.lists(st.tuples(st.booleans(), st.integers(1, 3)), min_size=1, max_size=12),
     cut=st.floats(0, 1),

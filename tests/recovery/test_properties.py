@@ -21,6 +21,7 @@ from schemas.signals import FaultState
 from tests.recovery.histories import Happening, flags, histories, names, order, play, state_of
 from tests.recovery.world import BROKEN, HBM, NOTICE, USER, World, silent
 
+pytestmark = pytest.mark.slow
 LAWFUL = settings(
     max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
 )
@@ -89,7 +90,6 @@ def test_the_same_inbox_gives_the_same_cells_and_the_same_emits(
     assert again.emit_ids == world.emit_ids
 
 
-@pytest.mark.slow
 @LAWFUL
 @given(histories, flags)
 def test_silence_alone_ends_every_state(history: list[Happening], annotations: dict[str, str]) -> None:
@@ -251,7 +251,6 @@ def test_a_healthy_run_is_not_touched_by_records_unknowns_and_other_systems(
     assert world.counters.job_retries_used == 0
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("number", [3_000])
 def test_cells_stay_small_however_many_faults_and_pods(number: int) -> None:
     world = World(nodes=tuple(f"n{i}" for i in range(60)), size=50).begin(job_retry_num="5")

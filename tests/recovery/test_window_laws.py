@@ -14,6 +14,7 @@ from tests.recovery.world import HBM, World
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 WITHIN = timedelta(hours=24)
+pytestmark = pytest.mark.slow
 LAWFUL = settings(max_examples=600, deadline=None, derandomize=True)
 
 hours = st.lists(st.integers(0, 23 + 24), min_size=1, max_size=12)

@@ -209,6 +209,7 @@ _PIECES = st.sampled_from(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=6 * settings().max_examples)
 @given(text=st.one_of(st.lists(_PIECES, max_size=14).map(" ".join), st.text(max_size=60)))
 @example(text="[] == []")

@@ -113,6 +113,7 @@ def test_a_new_version_stands_beside_the_old_one(tmp_path: Path) -> None:
     assert (change.what, change.broken) == ("is new", ())
 
 
+@pytest.mark.slow
 def test_the_command_ends_with_1_on_a_break_and_on_stale_copies(tmp_path: Path) -> None:
     folder = copies(tmp_path)
     run = CliRunner().invoke
