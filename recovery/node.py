@@ -262,6 +262,21 @@ def _unbound(turn: Turn, data: PodEnded) -> None:
     if uid is None or cell is None or cell.until is not None:
         return
     turn.put(bound_name(uid), replace(cell, until=turn.event.time, due=turn.after(HISTORY)))
+    node = turn.get(NODE_CELL, NodeCell)
+    if node is not None and node.gone and not data.processes_gone:
+        _tell_fenced(turn, data.node, cell)
+
+
+def _tell_fenced(turn: Turn, node: NodeRef, cell: BoundCell) -> None:
+    """The node is gone: so are the processes of a pod that vanished from it, and its run may wait for just that."""
+    where = Placement(
+        run=cell.run,
+        pod_uid=cell.pod_uid,
+        rank=cell.rank if cell.rank >= 0 else None,
+        epoch=cell.epoch or None,
+    )
+    fenced = PodEnded(node=node, placement=where, how="lost", processes_gone=True)
+    turn.tell(run_subject(cell.run), fenced)
 
 
 def _node_seen(turn: Turn, data: NodeSeen) -> None:
@@ -296,6 +311,10 @@ def _node_seen(turn: Turn, data: NodeSeen) -> None:
 def _node_gone(turn: Turn, data: NodeGone) -> None:
     """The Node object is gone: nothing is inherited by its name, its cells go away after their time."""
     node = node_of(turn, data.node)
+    recent = turn.now - turn.rulebook.settings.unfenced_pod
+    for cell in bounds(turn):
+        if cell.until is not None and cell.until >= recent:
+            _tell_fenced(turn, data.node, cell)
     for name, hold in holds_of(turn).items():
         del hold
         turn.drop(name)

@@ -121,6 +121,33 @@ def test_its_node_that_is_gone_takes_the_processes_with_it() -> None:
     assert not any(cell.unfenced for cell in cells(running, "pod/").values())
 
 
+def test_so_does_its_node_s_object_that_goes_after_it() -> None:
+    running, _ = stopping()
+    running.lose("n2")
+    running.settle(20 * SECOND)
+    assert running.begun()[:2] == IN_PLACE[:2]
+
+
+def test_so_does_one_that_had_gone_before_it() -> None:
+    running = World().begin(job_retry_num="3")
+    silent = running.pod_on("n2")
+    running.silent.add(silent.uid)
+    running.lose("n2")
+    running.fault(HBM)
+    running.settle(5 * SECOND)
+    assert running.begun() == ["stop_processes"]
+    running.take_away(silent, gone=False)
+    running.settle(20 * SECOND)
+    assert running.begun()[:2] == IN_PLACE[:2]
+
+
+def test_the_object_of_another_node_that_goes_says_nothing_of_it() -> None:
+    running, _ = stopping()
+    running.lose("n3")
+    running.settle(20 * SECOND)
+    assert running.begun() == ["stop_processes"]
+
+
 def test_another_node_that_is_gone_does_not() -> None:
     running, pod = stopping()
     gone = NodeNews(
