@@ -223,8 +223,11 @@ def _unreachable(stage: Stage, run: str) -> bool:
 
 def _is_right(ended: Incident) -> bool:
     """Recovered; or the job came to its good end before it was known to be as fast as before."""
-    succeeded = ended.result is IncidentResult.RUN_ENDED and ended.result_cause == "succeeded"
-    return ended.result is IncidentResult.RECOVERED or succeeded
+    succeeded = (
+        (IncidentResult.RUN_ENDED, "succeeded"),
+        (IncidentResult.RELEASED, "refused: succeeded"),  # an actuator saw it before the watcher said so
+    )
+    return ended.result is IncidentResult.RECOVERED or (ended.result, ended.result_cause) in succeeded
 
 
 def _suspensions(stage: Stage, job: TrainingJob) -> list[bool]:
