@@ -21,7 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, get_args
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from pydantic import BaseModel, ValidationError
@@ -31,7 +31,15 @@ from producers.identity import subject_of
 from runtime.kafka import KafkaClients, explain
 from runtime.settings import KafkaSettings
 from schemas import topics
-from schemas.envelope import CONTENT_TYPE, MAX_EVENT_BYTES, TYPE_PREFIX, Event, decode, encode
+from schemas.envelope import (
+    CONTENT_TYPE,
+    MAX_EVENT_BYTES,
+    TYPE_PREFIX,
+    Event,
+    decode,
+    encode,
+    registered_models,
+)
 from schemas.errors import DecodeError
 from schemas.facts import Fact
 from schemas.ids import mailbox_key
@@ -186,9 +194,32 @@ def _decoded(content: Mapping[str, Any]) -> Event:
     try:
         return decode(json.dumps(content).encode())
     except DecodeError as error:
-        raise EventRefused(error.reason, error.place) from None
+        raise EventRefused(_with_hint(error, content), error.place) from None
     except (TypeError, ValueError, RecursionError) as error:
         raise EventRefused(f"cannot be written as JSON: {error}") from None
+
+
+def _with_hint(error: DecodeError, content: Mapping[str, Any]) -> str:
+    """The reason; where a field is missing, with the one beside it that was meant."""
+    if not error.reason.startswith("Field required"):
+        return error.reason
+    *path, wanted = error.place.split(".")
+    beside: object = content
+    model: type[BaseModel] | None = registered_models().get(str(content.get("type")))
+    for name in path:
+        beside = beside.get(name) if isinstance(beside, Mapping) else None
+        model = _model_of(model, name)
+    known = model.model_fields if model is not None else {}
+    given = [name for name in beside if name not in known] if isinstance(beside, Mapping) else []
+    near = difflib.get_close_matches(wanted, given, n=1)
+    return f"Field required; {near[0]!r} is no field, is it meant?" if near else "Field required"
+
+
+def _model_of(model: type[BaseModel] | None, name: str) -> type[BaseModel] | None:
+    """Model of a field, if it has one."""
+    field = model.model_fields.get(name) if model is not None else None
+    kinds = () if field is None else (field.annotation, *get_args(field.annotation))
+    return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
 
 
 def build_signal(kind: str, fields: Mapping[str, Any]) -> Signal:

@@ -60,7 +60,9 @@ def give(subject: str, order: Order) -> None:
 
 def _send(settings: Settings, key: bytes, value: bytes) -> None:
     failed: list[str] = []
-    producer = KafkaClients(settings.kafka, "relight-order").bounded_producer(PATIENCE)
+    clients = KafkaClients(settings.kafka, "relight-order")
+    clients.reach()
+    producer = clients.bounded_producer(PATIENCE)
     producer.produce(
         settings.topic(INBOX.name),
         key=key,

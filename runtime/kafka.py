@@ -58,6 +58,16 @@ class KafkaClients:
             "logger": _LIBRARY_LOG,
         }
 
+    def reach(self, patience: timedelta = timedelta(seconds=10)) -> None:
+        """Ask the broker for anything at all. Raises BrokerAway with the address that was tried: the likeliest slip is a wrong one."""
+        try:
+            self.admin().list_topics(timeout=patience.total_seconds())
+        except KafkaException as error:
+            raise BrokerAway(
+                f"no broker answers at {self._common['bootstrap.servers']} within {patience.total_seconds():g} s "
+                f"({explain(error, 'asking').args[0]}); right would be RELIGHT_KAFKA__BOOTSTRAP=HOST:PORT of one that does"
+            ) from error
+
     def producer(self) -> Producer:
         """Idempotent producer for anything but the state log; shared by a whole process."""
         return Producer({**self._producing(), "message.timeout.ms": 0, "linger.ms": 1})

@@ -73,6 +73,7 @@ class _Sending:
         """Send, tell what became of each, and end with 1 unless all are confirmed."""
         from producers.errors import DeliveryFailed
         from producers.publish import EventPublisher
+        from runtime.errors import BrokerError
         from runtime.kafka import KafkaClients
         from schemas.envelope import encode
         from schemas.topics import EXTERNAL_SIGNALS
@@ -82,8 +83,14 @@ class _Sending:
                 click.echo(encode(event))
             return
         settings = self._settings()
+        clients = KafkaClients(settings.kafka, "relight-publish")
+        try:
+            clients.reach(min(self.patience, timedelta(seconds=10)))
+        except BrokerError as error:
+            click.echo(str(error), err=True)
+            raise SystemExit(NOT_CONFIRMED) from None
         publisher = EventPublisher(
-            KafkaClients(settings.kafka, "relight-publish").bounded_producer(self.patience),
+            clients.bounded_producer(self.patience),
             cluster=self.cluster,
             source=self.source,
             topic=settings.topic(self.topic or EXTERNAL_SIGNALS.name),

@@ -220,6 +220,7 @@ def _releases(bootstrap: str | None, cluster: str | None, patience: timedelta) -
         if name is None:
             raise click.UsageError("no cluster is known: give --cluster or set RELIGHT_CLUSTER")
         clients = KafkaClients(settings.kafka, "relight-rules")
+        clients.reach()
         if settings.topics.check_at_start:
             TopicAdministration(settings, clients).require()
         yield Releases(settings, clients, name, patience)

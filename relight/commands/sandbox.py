@@ -6,6 +6,9 @@ from pathlib import Path
 
 import click
 
+MARK = ".relight-sandbox"
+"""Says that a folder is the sandbox's to empty."""
+
 
 @click.group()
 def command() -> None:
@@ -20,14 +23,17 @@ def command() -> None:
     help="Write the settings here once it serves.",
 )
 def kafka(folder: Path, env_file: Path | None) -> None:
-    """Run one real Kafka broker on a free loopback port until Ctrl-C. FOLDER is emptied first."""
+    """Run one real Kafka broker on a free loopback port until Ctrl-C.
+
+    FOLDER is made, or was used for this before; what an earlier broker left in it is removed. A folder with anything else in it is refused.
+    """
     import signal
 
     from sandbox import kafka_jars
     from sandbox.kafka_server import KafkaBroker
 
+    claim(folder)
     kafka_jars.fetch()
-    folder.mkdir(parents=True, exist_ok=True)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with KafkaBroker(folder) as broker:
@@ -39,6 +45,17 @@ def kafka(folder: Path, env_file: Path | None) -> None:
             signal.pause()
     except KeyboardInterrupt:
         click.echo("ended", err=True)
+
+
+def claim(folder: Path) -> None:
+    """Make the folder ours, unless it holds what others put there: a broker's start removes data."""
+    folder.mkdir(parents=True, exist_ok=True)
+    mark = folder / MARK
+    if not mark.exists() and any(folder.iterdir()):
+        raise click.UsageError(
+            f"{folder} is not empty and no sandbox was in it before; right would be a folder that does not exist yet"
+        )
+    mark.touch()
 
 
 def settings_of(bootstrap: str) -> str:

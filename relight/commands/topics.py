@@ -1,4 +1,4 @@
-"""Create the topics, or check them against the catalogue and prove the partitioner."""
+"""Create the topics, check them against the catalogue and prove the partitioner, or print what comes into one."""
 
 from __future__ import annotations
 
@@ -59,6 +59,7 @@ def tail(topic: str, *, from_start: bool, lasting: float | None) -> None:
     try:
         settings = read_settings(Settings)
         clients = KafkaClients(settings.kafka, "relight-tail")
+        clients.reach()
         patience = None if lasting is None else timedelta(seconds=lasting)
         for message in follow(clients, settings.topic(topic), from_start=from_start, lasting=patience):
             click.echo(message.value() or b"")
@@ -75,6 +76,8 @@ def _administration() -> Iterator[TopicAdministration]:
 
     try:
         settings = read_settings(Settings)
-        yield TopicAdministration(settings, KafkaClients(settings.kafka, "relight-topics"))
+        clients = KafkaClients(settings.kafka, "relight-topics")
+        clients.reach()
+        yield TopicAdministration(settings, clients)
     except ProcessError as error:
         raise click.ClickException(str(error)) from error

@@ -95,6 +95,8 @@ def test_what_only_our_own_eyes_tell_is_refused_from_outside() -> None:
         ({"data": {**LINE["data"], "severty": "minor"}}, "data.severty", "no such field; right would be 'severity'"),
         ({"data": {**LINE["data"], "chip": {"id": "G", "buss": "0"}}}, "data.chip.buss", "right would be 'bus'"),
         ({"data": {**LINE["data"], "x": 1}}, "data.x", "right would be one of node, placement"),
+        ({"data": {("cdoe" if k == "code" else k): v for k, v in LINE["data"].items()}}, "data.code", "'cdoe' is no field, is it meant"),
+        ({"data": {**LINE["data"], "chip": {"idd": "G"}}}, "data.chip.id", "'idd' is no field"),
         ({"data": None}, "data", "Field required"),
         ({"time": 1700000000}, "time", "valid datetime"),
         ({"type": "preemption_notice", "data": {"deadline": "2026-03-01T12:00:00Z", "by": "cloud"}}, "data", "neither a node nor a run"),

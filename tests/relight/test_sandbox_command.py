@@ -1,0 +1,78 @@
+"""`relight sandbox kafka` empties only what is its own; commands without a broker say at once which address they tried."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from relight.cli import main
+from relight.commands.sandbox import claim
+
+
+def test_a_folder_with_somebody_s_files_is_refused_and_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "thesis.txt").write_text("years of work")
+
+    result = CliRunner().invoke(main, ["sandbox", "kafka", str(tmp_path)])
+
+    assert result.exit_code == 2
+    assert "is not empty" in result.output
+    assert (tmp_path / "data" / "thesis.txt").read_text() == "years of work"
+
+
+def test_a_new_folder_and_one_that_was_the_sandbox_s_are_taken(tmp_path: Path) -> None:
+    claim(tmp_path / "new")
+    (tmp_path / "new" / "server.log").touch()
+
+    claim(tmp_path / "new")
+
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "x").touch()
+    with pytest.raises(click.UsageError):
+        claim(tmp_path / "other")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("topics", "create"),
+        ("topics", "check"),
+        ("topics", "tail", "decisions.v1", "--for", "1"),
+        ("rules", "release", "--by", "me"),
+        ("pause", "run/r1", "--reason", "x"),
+        (
+            "publish",
+            "chip-fault",
+            "--node",
+            "n",
+            "--chip",
+            "c",
+            "--namespace",
+            "xid",
+            "--code",
+            "79",
+            "--source",
+            "/x",
+        ),
+    ],
+    ids=lambda arguments: " ".join(arguments[:2]),
+)
+def test_without_a_broker_the_address_that_was_tried_is_named_soon(
+    arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RELIGHT_KAFKA__BOOTSTRAP", "127.0.0.1:1")
+    monkeypatch.setenv("RELIGHT_CLUSTER", "lab")
+    began = time.monotonic()
+
+    result = CliRunner().invoke(main, arguments)
+
+    assert result.exit_code != 0
+    assert "127.0.0.1:1" in result.output, result.output
+    assert "RELIGHT_KAFKA__BOOTSTRAP" in result.output
+    assert "Traceback" not in result.output
+    assert time.monotonic() - began < 30
