@@ -120,7 +120,7 @@ WITH begun AS
         argMin(ladder_row, arrived) AS ladder_row,
         min(arrived) AS decided_at
     FROM {db}.decisions_once
-    WHERE incident != '' AND mode = 'enforce' AND verdict NOT IN ('attribute', 'merge', 'record', 'hold', 'not_isolated', 'wait')
+    WHERE incident != '' AND mode = 'enforce' AND verdict NOT IN ('attribute', 'merge', 'record', 'hold', 'not_isolated', 'wait', 'cancelled', 'revalidate')
     GROUP BY cluster, incident, attempt
 )
 SELECT

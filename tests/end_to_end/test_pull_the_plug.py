@@ -177,7 +177,8 @@ def _round(stage: Stage, dice: random.Random, part: str) -> None:
     assert len(stage.effects.isolations(node.uid)) - isolated_before <= 1
 
 
-@pytest.mark.parametrize("seed", [5, *(pytest.param(seed, marks=pytest.mark.soak) for seed in LONG_SEEDS)])
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", [5, *LONG_SEEDS])
 def test_all_of_it_killed_for_good_at_any_moment_of_a_recovery_in_place(stage: Stage, seed: int) -> None:
     job = stage.job(f"for-good-{seed}", steps=160)
     run = train(stage, job)

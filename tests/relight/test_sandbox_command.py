@@ -47,6 +47,8 @@ def test_a_new_folder_and_one_that_was_the_sandbox_s_are_taken(tmp_path: Path) -
         ("pause", "run/r1", "--reason", "x"),
         (
             "publish",
+            "--source",
+            "/x",
             "chip-fault",
             "--node",
             "n",
@@ -56,8 +58,6 @@ def test_a_new_folder_and_one_that_was_the_sandbox_s_are_taken(tmp_path: Path) -
             "xid",
             "--code",
             "79",
-            "--source",
-            "/x",
         ),
     ],
     ids=lambda arguments: " ".join(arguments[:2]),
