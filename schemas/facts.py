@@ -113,6 +113,8 @@ class NodeSeen(Fact):
     """Carries relight's own parts or the control plane: never isolated."""
     released_by: ShortText | None = None
     """Field manager of a human who took our taint off (same Node UID, not a controller)."""
+    devices: dict[ShortText, Annotated[int, Field(ge=0)]] = Field(default_factory=dict)
+    """Chips the node offers by resource name, as its kubelet counts the healthy ones (`status.allocatable`)."""
 
 
 class NodeGone(Fact):

@@ -83,7 +83,7 @@ def lean_node(node: Object) -> Object:
     return {
         "metadata": metadata,
         "spec": _some(part(node, "spec"), ("unschedulable", "taints")),
-        "status": {"conditions": conditions},
+        "status": {"conditions": conditions, "allocatable": part(node, "status", "allocatable")},
     }
 
 

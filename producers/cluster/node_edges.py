@@ -104,7 +104,8 @@ class NodeEdges:
     def _read(self, item: Object | None) -> Node | None:
         if item is None:
             return None
-        return read_node(item, self._settings.node_conditions, self._settings.protected_label)
+        settings = self._settings
+        return read_node(item, settings.node_conditions, settings.protected_label, settings.devices)
 
     def _seen(self, node: Node, released_by: str | None = None) -> NodeSeen:
         return node.seen(protected=bool(self._own.get(node.name)), released_by=released_by)

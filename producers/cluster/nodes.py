@@ -7,7 +7,7 @@ joining, not broken. While a node is not ready it stays under the first code: ku
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -72,6 +72,8 @@ class Node:
     taints: tuple[Notice, ...]
     managers: frozenset[tuple[str, str]]
     """Who wrote the object when; status aside."""
+    devices: tuple[tuple[str, int], ...] = ()
+    """Allocatable chips by resource name."""
 
     @property
     def ref(self) -> NodeRef:
@@ -92,11 +94,21 @@ class Node:
             our_taint=self.our_taint,
             protected=self.protected or protected,
             released_by=released_by,
+            devices=dict(self.devices),
         )
 
 
-def read_node(node: Object, conditions: Iterable[str], protected_label: str) -> Node:
-    """Read a node; `conditions`: types beside Ready that are told, `protected_label`: a label that forbids isolating it."""
+def read_node(
+    node: Object, conditions: Iterable[str], protected_label: str, chips: tuple[str, ...] = ()
+) -> Node:
+    """Read a node.
+
+    Args:
+        node: as the API server has it.
+        conditions: types beside Ready that are told.
+        protected_label: a label that forbids isolating it.
+        chips: what resource names of chips begin with.
+    """
     labels = part(node, "metadata", "labels")
     taints = parts(node, "spec", "taints")
     ready = condition(node, "Ready")
@@ -120,7 +132,14 @@ def read_node(node: Object, conditions: Iterable[str], protected_label: str) -> 
         silent=frozenset(code_of(kind) for kind, found in told.items() if found.get("status") == "Unknown"),
         taints=tuple(Notice(text(taint, "key"), time_at(taint, "timeAdded")) for taint in taints),
         managers=_managers(node),
+        devices=tuple(sorted(_devices(part(node, "status", "allocatable"), chips))),
     )
+
+
+def _devices(allocatable: Object, chips: tuple[str, ...]) -> Iterator[tuple[str, int]]:
+    for name, amount in allocatable.items():
+        if name.startswith(chips) and str(amount).isdigit():
+            yield name, int(amount)
 
 
 def code_of(kind: str) -> str:

@@ -98,7 +98,7 @@ def whole_node() -> Object:
         (
             whole_node(),
             lean_node,
-            lambda item: read_node(item, SETTINGS.node_conditions, "relight.dev/protected"),
+            lambda item: read_node(item, SETTINGS.node_conditions, "relight.dev/protected", SETTINGS.devices),
         ),
         ({}, lean_job, lambda item: read_run(item, ())),
         ({}, lean_pod, read_pod),

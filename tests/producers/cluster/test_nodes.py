@@ -64,6 +64,26 @@ def last(cluster: FakeCluster) -> NodeSeen:
 # ------------------------------------------------------------ how it stands
 
 
+def allocatable(**amounts: str) -> Edit:
+    names = {"gpu": "nvidia.com/gpu", "npu": "huawei.com/Ascend910", "cpu": "cpu", "memory": "memory"}
+    return lambda node: node["status"].update(
+        allocatable={names[name]: said for name, said in amounts.items()}
+    )
+
+
+def test_the_chips_a_node_offers_are_told_and_a_sick_one_is_missed() -> None:
+    cluster = one_node()
+    cluster.change("node-1", allocatable(gpu="8", npu="16", cpu="96", memory="1Ti"))
+    assert last(cluster).devices == {"nvidia.com/gpu": 8, "huawei.com/Ascend910": 16}
+
+    cluster.change("node-1", allocatable(gpu="7", npu="16", cpu="95", memory="1Ti"))
+    assert last(cluster).devices == {"nvidia.com/gpu": 7, "huawei.com/Ascend910": 16}
+
+    told = len(cluster.of(NodeSeen))
+    cluster.change("node-1", allocatable(gpu="7", npu="16", cpu="94", memory="2Ti"))
+    assert len(cluster.of(NodeSeen)) == told
+
+
 def test_a_node_is_told_at_first_sight_and_when_something_that_matters_changes() -> None:
     cluster = one_node()
     for number in range(5):
