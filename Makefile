@@ -51,7 +51,7 @@ lint: $(READY) ## format, lint, types and the rooms' contracts, without tests
 
 .PHONY: check
 check: lint ## lint and unit tests, under a minute: before each commit
-	$(PYTEST) -n auto -m "not real and not slow and not soak and not bench"
+	$(PYTEST) -n auto --dist load -m "not real and not slow and not soak and not bench"
 
 .PHONY: real
 real: $(READY) ## fetch or build the real parts tests run on, in the user's cache folder
@@ -60,7 +60,7 @@ real: $(READY) ## fetch or build the real parts tests run on, in the user's cach
 
 .PHONY: test
 test: lint real ## everything: lint, all tests, real parts
-	$(PYTEST) -m "not soak and not bench" $(TEST_ARGS)
+	$(PYTEST) -n 2 --dist loadgroup -m "not soak and not bench" $(TEST_ARGS)
 
 .PHONY: soak
 soak: real ## the long versions; the result is kept in docs/soak.md
