@@ -30,6 +30,3 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if isinstance(item, pytest.Function) and REAL_FIXTURES.intersection(item.fixturenames):
             item.add_marker(pytest.mark.real)
-        # Two halves for two workers: the stage's tests wait most of the time, all others have the rest of the machine.
-        on_stage = "end_to_end" in item.path.parts
-        item.add_marker(pytest.mark.xdist_group("stage" if on_stage else "all others"))

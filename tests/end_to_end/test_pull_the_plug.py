@@ -140,6 +140,7 @@ PLOTS: Final = (
 )
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("part", "seed"), [("recovery", 16), ("watcher", 17), ("actuators", 9), ("agent", 8)]
 )
