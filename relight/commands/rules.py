@@ -220,7 +220,7 @@ def _releases(bootstrap: str | None, cluster: str | None, patience: timedelta) -
         if name is None:
             raise click.UsageError("no cluster is known: give --cluster or set RELIGHT_CLUSTER")
         clients = KafkaClients(settings.kafka, "relight-rules")
-        clients.reach()
+        clients.reach(min(patience, timedelta(seconds=10)))
         if settings.topics.check_at_start:
             TopicAdministration(settings, clients).require()
         yield Releases(settings, clients, name, patience)
