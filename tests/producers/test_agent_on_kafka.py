@@ -124,6 +124,10 @@ class World:
         """Numbers of the fault lines that arrived."""
         return {pid_of(event.data) for _, event in self.events() if isinstance(event.data, ChipFault)}
 
+    def starts(self) -> int:
+        """How often an agent said that it runs."""
+        return (self.folder / "agent.log").read_text().count("node agent runs")
+
     def let_all_arrive(self) -> None:
         ends = time.monotonic() + PATIENCE
         while len(self.pids()) < self.written:
@@ -189,7 +193,9 @@ def test_killed_while_the_broker_is_away_and_while_it_sends_every_line_arrives(
         before_count = world.count()
         with world.agent():
             wait_until(partial(_is_more, world.count, before_count))
+    starts = world.starts()
     with world.agent() as process:
+        wait_until(lambda: world.starts() > starts)  # before that it does not hear SIGTERM
         world.let_all_arrive()
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0
