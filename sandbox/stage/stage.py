@@ -58,6 +58,11 @@ SHORT: Final[Mapping[str, str]] = {
     "RELIGHT_CONSUMER__FENCED_WAIT": "2s",
     "RELIGHT_CONSUMER__STOP_GRACE": "10s",
     "RELIGHT_PRESENCE__EVERY": "1s",
+    # One node after another is isolated and released by hand here, in minutes: what guards are there to stop.
+    "RELIGHT_ACTING__ISOLATION__SHARE": "1",
+    "RELIGHT_ACTING__ISOLATION__MOST_AN_HOUR": "0",
+    "RELIGHT_ACTING__ISOLATION__MOST_RUNS": "0",
+    "RELIGHT_ACTING__ISOLATION__RESERVATION": "30s",
     "RELIGHT_RECOVERY__POSITION_INTERVAL": "500ms",
     "RELIGHT_RECOVERY__TRANSACTION_TIMEOUT": "5s",
 }
