@@ -15,7 +15,16 @@ pytest_plugins = [
 # A test that asks for one of these runs on a real part. Recorded data counts, so that `make check` is the
 # same everywhere.
 REAL_FIXTURES = frozenset(
-    {"cluster", "containers", "kafka", "new_cluster", "new_kafka", "new_kubelet", "relight_data"}
+    {
+        "clickhouse",
+        "cluster",
+        "containers",
+        "kafka",
+        "new_cluster",
+        "new_kafka",
+        "new_kubelet",
+        "relight_data",
+    }
 )
 
 # No deadlines: what a law says does not depend on how busy the machine is.
