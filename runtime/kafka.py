@@ -58,10 +58,13 @@ class KafkaClients:
             "logger": _LIBRARY_LOG,
         }
 
-    def reach(self, patience: timedelta = timedelta(seconds=10)) -> None:
-        """Ask the broker for anything at all. Raises BrokerAway with the address that was tried: the likeliest slip is a wrong one."""
+    def reach(self, patience: timedelta = timedelta(seconds=10)) -> frozenset[str]:
+        """Names of the broker's topics, asked for to see that it is there.
+
+        Raises BrokerAway with the address that was tried: the likeliest slip is a wrong one.
+        """
         try:
-            self.admin().list_topics(timeout=patience.total_seconds())
+            return frozenset(self.admin().list_topics(timeout=patience.total_seconds()).topics)
         except KafkaException as error:
             raise BrokerAway(
                 f"no broker answers at {self._common['bootstrap.servers']} within {patience.total_seconds():g} s "

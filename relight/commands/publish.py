@@ -85,15 +85,22 @@ class _Sending:
         settings = self._settings()
         clients = KafkaClients(settings.kafka, "relight-publish")
         try:
-            clients.reach(min(self.patience, timedelta(seconds=10)))
+            there = clients.reach(min(self.patience, timedelta(seconds=10)))
         except BrokerError as error:
             click.echo(str(error), err=True)
             raise SystemExit(NOT_CONFIRMED) from None
+        topic = settings.topic(self.topic or EXTERNAL_SIGNALS.name)
+        if topic not in there:
+            click.echo(
+                f"topic {topic} is not at {settings.kafka.bootstrap}; right would be one of `relight topics create`",
+                err=True,
+            )
+            raise SystemExit(NOT_CONFIRMED)
         publisher = EventPublisher(
             clients.bounded_producer(self.patience),
             cluster=self.cluster,
             source=self.source,
-            topic=settings.topic(self.topic or EXTERNAL_SIGNALS.name),
+            topic=topic,
             patience=self.patience,
         )
         with publisher:
