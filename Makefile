@@ -51,7 +51,7 @@ lint: $(READY) ## format, lint, types and the rooms' contracts, without tests
 
 .PHONY: check
 check: lint ## lint and unit tests, under a minute: before each commit
-	$(PYTEST) -n auto --dist load -m "not real and not slow and not soak and not bench"
+	$(PYTEST) -n auto --dist loadfile -m "not real and not slow and not soak and not bench"
 
 .PHONY: real
 real: $(READY) ## fetch or build the real parts tests run on, in the user's cache folder

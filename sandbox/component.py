@@ -1,4 +1,4 @@
-"""One program of a control plane: started tied to this process, stopped, killed, frozen, started again with the same arguments.
+"""One program of the sandbox: started tied to this process, stopped, killed, frozen, started again with the same arguments.
 
 Guarantees: it answers its readiness check when `start` returns; it never outlives the process that started it. Not safe to drive
 from several threads at once.
@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from sandbox import tied_process
 from sandbox.errors import NotRunning, StartFailed
@@ -82,20 +82,21 @@ class Component:
                 process.wait(LOOK_EVERY.total_seconds())
         raise StartFailed(f"{self.name} did not serve within {self._patience}:\n{self._end_of_log()}")
 
-    def start(self) -> None:
+    def start(self) -> Self:
         """Launch and wait until it serves. Does nothing when it runs.
 
         Raises:
             StartFailed: it ended or did not serve in time; it is not left running.
         """
         if self.is_running:
-            return
+            return self
         self.launch()
         try:
             self.wait_until_ready()
         except StartFailed:
             self.kill()
             raise
+        return self
 
     def stop(self) -> None:
         """Stop in good order (SIGTERM); kill it after `patience`. Does nothing when it is down."""

@@ -9,11 +9,8 @@ the state log stands on.
 """
 
 import base64
-import contextlib
 import shutil
-import signal
 import subprocess
-import time
 import uuid
 from collections.abc import Mapping
 from datetime import timedelta
@@ -24,13 +21,13 @@ from typing import Final, Self
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from sandbox import kafka_jars, ports, tied_process
+from sandbox import kafka_jars, ports
+from sandbox.component import Component
 from sandbox.errors import NotRunning, PartMissing, StartFailed
 
 NODE_ID: Final = 1
 FORMAT_SECONDS: Final = 60
 FIRST_START_TRIES: Final = 3  # somebody else may take a port between our choice and the bind
-LOOK_EVERY: Final = timedelta(milliseconds=100)
 
 # Small heap and the quick compiler only: up in 2 s and 280 MB resident (measured on two cores), fast enough
 # for any test.
@@ -71,7 +68,7 @@ EAGER_COMPACTION: Final[Mapping[str, str]] = {
 }
 
 
-class KafkaBroker:
+class KafkaBroker(Component):
     """A broker with its own folder. ``with KafkaBroker(folder) as broker: ... broker.bootstrap``.
 
     Args:
@@ -89,11 +86,17 @@ class KafkaBroker:
         patience: timedelta = timedelta(seconds=45),
     ) -> None:
         self._folder = folder
+        self._properties_file = folder / "server.properties"
         self._overrides = dict(properties or {})
-        self._patience = patience
-        self._process: subprocess.Popen[bytes] | None = None
         self._port = 0
         self._formatted = False
+        super().__init__(
+            "Kafka",
+            [*_java(), "kafka.Kafka", str(self._properties_file)],
+            log_file=folder / "server.log",
+            is_ready=self._serves,
+            patience=patience,
+        )
 
     @property
     def bootstrap(self) -> str:
@@ -101,21 +104,6 @@ class KafkaBroker:
         if not self._formatted:
             raise NotRunning("the broker has no port before its first start")
         return f"{ports.LOOPBACK}:{self._port}"
-
-    @property
-    def pid(self) -> int:
-        """The process id of the running broker."""
-        return self._running().pid
-
-    @property
-    def is_running(self) -> bool:
-        """Whether the broker's process is alive."""
-        return self._process is not None and self._process.poll() is None
-
-    @property
-    def log_file(self) -> Path:
-        """What the broker itself says (warnings and errors)."""
-        return self._folder / "server.log"
 
     def start(self) -> Self:
         """Start and wait until it serves. The first start makes a fresh, empty broker; does nothing when it runs.
@@ -130,46 +118,14 @@ class KafkaBroker:
         if missing is not None:
             raise PartMissing(missing)
         if self._formatted:
-            self._launch()
-        else:
-            self._start_fresh()
+            return super().start()
+        self._start_fresh()
         return self
 
-    def stop(self) -> None:
-        """Stop in good order (SIGTERM), as for an upgrade; kill it after `patience`. Does nothing when it is down."""
-        process = self._process
-        if process is None:
-            return
-        process.send_signal(signal.SIGCONT)  # a suspended process would not hear SIGTERM
-        process.terminate()
-        try:
-            process.wait(self._patience.total_seconds())
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-        self._process = None
-
-    def kill(self) -> None:
-        """End it at once (SIGKILL), as a crash does. Does nothing when it is down."""
-        process = self._process
-        if process is None:
-            return
-        process.kill()
-        process.wait()
-        self._process = None
-
     def restart(self) -> None:
-        """Stop and start again on the same data and port."""
+        """Stop in good order, as for an upgrade, and start again on the same data and port."""
         self.stop()
         self.start()
-
-    def suspend(self) -> None:
-        """Freeze it (SIGSTOP): connections stay open and nothing answers."""
-        self._running().send_signal(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        """Let a frozen broker go on (SIGCONT)."""
-        self._running().send_signal(signal.SIGCONT)
 
     def __enter__(self) -> Self:
         return self.start()
@@ -179,16 +135,11 @@ class KafkaBroker:
     ) -> None:
         self.stop()
 
-    def _running(self) -> subprocess.Popen[bytes]:
-        if self._process is None or self._process.poll() is not None:
-            raise NotRunning(f"the broker of {self._folder} is not running")
-        return self._process
-
     def _start_fresh(self) -> None:
         for last in (False,) * (FIRST_START_TRIES - 1) + (True,):
             self._format()
             try:
-                self._launch()
+                super().start()
             except StartFailed:
                 if last or ports.is_free(self._port):  # not for want of the port
                     raise
@@ -203,7 +154,7 @@ class KafkaBroker:
         self._port, controller_port = ports.free_ports(2)
         self._write_properties(data, controller_port)
         done = subprocess.run(
-            [*self._java(), "kafka.tools.StorageTool", "format",
+            [*_java(), "kafka.tools.StorageTool", "format",
              "--config", str(self._properties_file), "--cluster-id", _cluster_id()],
             capture_output=True, text=True, timeout=FORMAT_SECONDS, check=False,
         )  # fmt: skip
@@ -223,40 +174,8 @@ class KafkaBroker:
         lines = [f"{name}={value}" for name, value in properties.items()]
         self._properties_file.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
-    @property
-    def _properties_file(self) -> Path:
-        return self._folder / "server.properties"
-
-    def _java(self) -> list[str]:
-        return [
-            "java", *JVM_OPTIONS,
-            "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
-            "-Dorg.slf4j.simpleLogger.showDateTime=true",
-            "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
-            "-cp", f"{kafka_jars.jars_folder()}/*",
-        ]  # fmt: skip
-
-    def _launch(self) -> None:
-        with self.log_file.open("ab") as log:
-            process = tied_process.start(
-                [*self._java(), "kafka.Kafka", str(self._properties_file)], stdout=log, stderr=log
-            )
-        self._process = process
-        try:
-            self._wait_until_it_serves(process)
-        except StartFailed:
-            self.kill()
-            raise
-
-    def _wait_until_it_serves(self, process: subprocess.Popen[bytes]) -> None:
-        deadline = time.monotonic() + self._patience.total_seconds()
-        while time.monotonic() < deadline:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(LOOK_EVERY.total_seconds())
-                raise StartFailed(f"Kafka ended with {process.returncode}:\n{self._end_of_log()}")
-            if ports.is_listened_on(self._port) and self._names_itself():
-                return
-        raise StartFailed(f"Kafka did not serve within {self._patience}:\n{self._end_of_log()}")
+    def _serves(self) -> bool:
+        return ports.is_listened_on(self._port) and self._names_itself()
 
     def _names_itself(self) -> bool:
         """A broker that listens may still be fenced by its controller; metadata lists live ones only."""
@@ -266,8 +185,15 @@ class KafkaBroker:
         except KafkaException:
             return False
 
-    def _end_of_log(self) -> str:
-        return self.log_file.read_text(encoding="utf-8", errors="replace")[-4000:]
+
+def _java() -> list[str]:
+    return [
+        "java", *JVM_OPTIONS,
+        "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+        "-Dorg.slf4j.simpleLogger.showDateTime=true",
+        "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
+        "-cp", f"{kafka_jars.jars_folder()}/*",
+    ]  # fmt: skip
 
 
 def _cluster_id() -> str:

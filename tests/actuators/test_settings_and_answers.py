@@ -77,6 +77,7 @@ def test_after_the_time_limit_no_call_begins() -> None:
     assert api.calls == []
 
 
+@pytest.mark.slow
 def test_a_call_that_hangs_is_not_waited_for_longer_than_its_own_timeout() -> None:
     let_go = threading.Event()
     budget = Budget(0.05, time.monotonic)

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 LONG_TESTS = """
 def test_holds(record_property):
     record_property("rounds", 50)
@@ -17,6 +19,7 @@ def test_waits(broken):
 """
 
 
+@pytest.mark.slow
 def test_the_report_tells_outcome_and_facts_of_every_test(tmp_path: Path) -> None:
     (tmp_path / "test_inner.py").write_text(LONG_TESTS, encoding="utf-8")
     report = tmp_path / "docs" / "soak.md"

@@ -173,6 +173,7 @@ def test_topics_that_are_not_as_they_should_be_stop_a_release(kafka: KafkaBroker
     assert "relight topics create" in result.stderr
 
 
+@pytest.mark.slow
 def test_a_broker_that_does_not_answer_ends_with_a_sentence() -> None:
     settings = Settings(kafka=KafkaSettings(bootstrap="127.0.0.1:1"))
 

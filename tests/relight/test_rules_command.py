@@ -95,6 +95,7 @@ def test_show_prints_the_effective_rulebook(site: Path) -> None:
     assert changed == {"  hang_in_a_row: 7", "  hang_in_a_row: 3"}
 
 
+@pytest.mark.slow
 def test_show_tells_what_a_folder_changes(site: Path) -> None:
     write(site, "settings:\n  hang_in_a_row: 7\n")
 

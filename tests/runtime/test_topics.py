@@ -108,6 +108,7 @@ def test_the_partitioner_is_proven_by_where_keys_go(
     ]
 
 
+@pytest.mark.slow
 def test_nobody_there_is_told_as_such() -> None:
     (port,) = ports.free_ports(1)
     settings = Settings.model_validate(

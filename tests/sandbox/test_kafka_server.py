@@ -102,6 +102,7 @@ def test_compaction_can_be_forced(new_kafka: NewKafka, topic_name: str) -> None:
     assert read(broker, topic_name)[-1] == b"last"
 
 
+@pytest.mark.slow
 def test_a_broker_that_cannot_start_says_why_and_leaves_no_process(tmp_path: Path) -> None:
     broker = KafkaBroker(tmp_path / "kafka", properties={"num.partitions": "none"})
 

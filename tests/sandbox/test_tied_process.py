@@ -33,6 +33,7 @@ def test_that_hangs(kafka):
 """
 
 
+@pytest.mark.slow
 def test_a_killed_parent_takes_its_child_along() -> None:
     with subprocess.Popen(
         [sys.executable, "-c", STARTS_A_SLEEPER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -46,6 +47,7 @@ def test_a_killed_parent_takes_its_child_along() -> None:
     assert not child.is_running()
 
 
+@pytest.mark.slow
 def test_a_stopped_child_is_taken_along_too() -> None:
     with subprocess.Popen(
         [sys.executable, "-c", STARTS_A_SLEEPER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -60,6 +62,7 @@ def test_a_stopped_child_is_taken_along_too() -> None:
     assert not child.is_running()
 
 
+@pytest.mark.slow
 def test_the_end_of_the_thread_that_asked_is_not_the_end_of_the_child() -> None:
     with ThreadPoolExecutor(max_workers=1) as pool:
         child = pool.submit(tied_process.start, SLEEPER).result()

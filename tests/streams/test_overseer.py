@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Mapping
 from datetime import timedelta
 
+import pytest
+
 from runtime.health import Health
 from runtime.settings import ConsumerSettings, ObserveSettings
 from streams.holdings import Holding
@@ -128,6 +130,7 @@ def test_what_is_not_ours_is_not_looked_at() -> None:
     run(main())
 
 
+@pytest.mark.slow
 def test_a_partition_set_aside_is_paused_and_taken_back_when_it_is_empty() -> None:
     async def main() -> None:
         scene = Watch()

@@ -452,6 +452,7 @@ def test_an_answer_that_was_lost_on_the_node_is_given_again_without_a_reset_or_a
     assert len(scene.signals) == 1
 
 
+@pytest.mark.slow
 def test_a_journal_that_was_lost_never_leads_to_a_second_reset(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     scene.set_chip(on_reset="leave")

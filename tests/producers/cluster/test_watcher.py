@@ -148,6 +148,7 @@ def test_changes_are_told_as_they_come() -> None:
         running.until(lambda: running.kinds()[-2:] == ["pod_ended", "issue_state"])
 
 
+@pytest.mark.slow
 def test_states_are_repeated_evenly_and_only_while_it_may_speak() -> None:
     may = threading.Event()
     with Running(FakeApi(**a_run()), may_repeat=may.is_set) as running:
@@ -161,6 +162,7 @@ def test_states_are_repeated_evenly_and_only_while_it_may_speak() -> None:
     assert again.count("pod_bound") <= 2
 
 
+@pytest.mark.slow
 def test_nothing_is_repeated_while_the_api_is_silent() -> None:
     api = FakeApi(**a_run())
     with Running(api) as running:
@@ -174,6 +176,7 @@ def test_nothing_is_repeated_while_the_api_is_silent() -> None:
         assert running.watcher.counted.repeated == before
 
 
+@pytest.mark.slow
 def test_nothing_is_read_while_there_is_no_room() -> None:
     nodes = [make_node(f"n{number}", f"node-{number}") for number in range(50)]
     with Running(FakeApi(nodes=nodes), most=10, may_repeat=lambda: False) as running:
@@ -208,6 +211,7 @@ def test_an_informer_that_breaks_ends_the_process_with_its_error(monkeypatch: py
     assert isinstance(running.failed, ZeroDivisionError)
 
 
+@pytest.mark.slow
 def test_a_silent_kind_is_named_for_health() -> None:
     api = FakeApi(**a_run())
     api.away = True

@@ -282,6 +282,7 @@ def test_a_pod_that_floods_waits_and_another_is_heard_at_once(tmp_path: Path) ->
     assert play(tmp_path, act, burst=300, lines_per_second=25).server.counted["slowed"] >= 1
 
 
+@pytest.mark.slow
 def test_a_new_line_does_not_fill_the_allowance_again(tmp_path: Path) -> None:
     async def act(scene: Scene) -> None:
         kept = 0
