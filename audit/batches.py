@@ -32,6 +32,8 @@ class Batcher:
     first: int | None = None
     last: int | None = None
     month: tuple[int, int] | None = None
+    oldest: float | None = None
+    """Append time of the first message that is collected, None: there is none."""
     since: float = 0.0
     count: int = 0
 
@@ -42,7 +44,7 @@ class Batcher:
     def add(self, offset: int, arrived: datetime, placed: Placed | None, now: float) -> None:
         """Take one message; `placed` is None for what has no row."""
         if self.first is None:
-            self.first, self.since = offset, now
+            self.first, self.since, self.oldest = offset, now, arrived.timestamp()
         self.last, self.month = offset, (arrived.year, arrived.month)
         if placed is not None:
             self.rows.setdefault(placed.table, []).append(placed.row)
@@ -51,7 +53,7 @@ class Batcher:
     def cut(self) -> list[Batch]:
         """Batches of what was collected, one a table; collected anew from here."""
         batches = [self._batch(table, rows) for table, rows in sorted(self.rows.items())]
-        self.rows, self.first, self.month, self.count = {}, None, None, 0
+        self.rows, self.first, self.month, self.oldest, self.count = {}, None, None, None, 0
         return batches
 
     def _batch(self, table: str, rows: list[Row]) -> Batch:

@@ -5,17 +5,18 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from functools import partial
 from types import FrameType
 from typing import Final
 
-from confluent_kafka import Consumer
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from audit.errors import StoreAway
+from audit.retention import Retention, ask_broker
 from audit.settings import AuditSettings
 from audit.store import Store
 from audit.writer import READ, Writer
@@ -26,7 +27,6 @@ from runtime.metrics import MetricsServer
 
 PREFIX: Final = "relight_audit_"
 _log = logs.get(__name__)
-_SHORTEST: Final = min(topic.retention.total_seconds() for topic in READ if topic.retention is not None)
 
 
 class AuditMetrics(Collector):
@@ -42,7 +42,7 @@ class AuditMetrics(Collector):
             rows.add_metric([table], count)
         yield rows
         yield CounterMetricFamily(
-            PREFIX + "unreadable", "Messages nobody can read.", value=self._writer.unreadable
+            PREFIX + "unreadable", "Messages this release cannot read.", value=self._writer.unreadable
         )
         yield GaugeMetricFamily(
             PREFIX + "oldest_seconds",
@@ -61,21 +61,20 @@ def _age(writer: Writer) -> float:
     return 0.0 if writer.oldest is None else max(0.0, time.time() - writer.oldest)
 
 
-def make_health(settings: AuditSettings, writer: Writer) -> Health:
+def make_health(settings: AuditSettings, writer: Writer, retention: Retention, store: LateStore) -> Health:
     """Red long before Kafka forgets what the store does not have (design 6: at half of the shortest retention)."""
-    limit = settings.alarm_after * _SHORTEST
 
     def keeps_up() -> str | None:
-        age = _age(writer)
-        if age <= limit:
+        age, kept = _age(writer), retention.shortest
+        if kept is None or age <= settings.alarm_after * kept.total_seconds():
             return None
-        return (
-            f"the oldest message not in the store is {age:.0f} s old; at {_SHORTEST:.0f} s Kafka forgets it"
-        )
+        return f"the oldest message not in the store is {age:.0f} s old; at {kept.total_seconds():.0f} s Kafka forgets it"
 
     def store_answers() -> str | None:
         away = writer.away_since
-        return None if away is None else f"the store has not answered for {time.monotonic() - away:.0f} s"
+        if away is not None:
+            return f"the store has not answered for {time.monotonic() - away:.0f} s"
+        return None if store.connected else "the store has not answered yet"
 
     health = Health()
     health.add("keeps up", keeps_up)
@@ -83,17 +82,34 @@ def make_health(settings: AuditSettings, writer: Writer) -> Health:
     return health
 
 
-def connect(settings: AuditSettings, stop: threading.Event) -> Store | None:
-    """The store as the writer's user, waited for; None when told to stop first. Raises StoreRefused."""
-    wait = settings.again_first.total_seconds()
-    while not stop.is_set():
-        try:
-            return Store(settings.store, settings.store.writer)
-        except StoreAway as error:
-            _log.warning("the store does not answer", error=str(error))
-            stop.wait(wait)
-            wait = min(2 * wait, settings.again_most.total_seconds())
-    return None
+class LateStore:
+    """The store as the writer's user, connected when it answers: a store that is away at the start is one that is away, no more."""
+
+    def __init__(self, settings: AuditSettings) -> None:
+        self._settings = settings
+        self._store: Store | None = None
+
+    @property
+    def connected(self) -> bool:
+        """It has answered once."""
+        return self._store is not None
+
+    def connect(self) -> Store:
+        """Raises StoreAway, StoreRefused."""
+        if self._store is None:
+            self._store = Store(self._settings.store, self._settings.store.writer)
+        return self._store
+
+    def insert(
+        self, table: str, columns: Sequence[str], rows: Sequence[Sequence[object]], *, token: str
+    ) -> None:
+        """Insert one block. Raises StoreAway, StoreRefused."""
+        self.connect().insert(table, columns, rows, token=token)
+
+    def close(self) -> None:
+        """Let go of the server."""
+        if self._store is not None:
+            self._store.close()
 
 
 def run_audit(settings: AuditSettings) -> None:
@@ -107,30 +123,32 @@ def run_audit(settings: AuditSettings) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, ended)
     with ExitStack() as stack:
-        store = connect(settings, stop)
-        if store is None:
-            return
+        store = LateStore(settings)
         stack.callback(store.close)
-        consumer = _consumer(settings)
+        try:
+            store.connect()
+        except StoreAway as error:
+            _log.warning("the store does not answer yet", error=str(error))
+        clients = KafkaClients(settings.kafka, "relight-audit")
+        consumer = clients.member(settings.identity("audit"), settings.consumer)
         stack.callback(consumer.close)
         writer = Writer(settings, consumer, store, time.monotonic)  # type: ignore[arg-type]  # its stub is wider
+        retention = Retention(
+            partial(ask_broker, clients.admin(), READ, settings.topic), READ, time.monotonic
+        )
         if settings.observe.port is not None:
             registry = CollectorRegistry()
             registry.register(AuditMetrics(writer))
-            health = make_health(settings, writer)
+            health = make_health(settings, writer, retention, store)
             observe = settings.observe
             server = MetricsServer(registry, health, host=observe.host, port=observe.port or 0)
             _log.info("metrics and health are served", port=stack.enter_context(server).port)
         _log.info("audit runs", database=settings.store.database)
         while not stop.is_set():
+            retention.look()
             writer.turn()
         try:
             writer.flush()
         except StoreAway as error:
             _log.warning("ended without the last batch", error=str(error))
     _log.info("audit ended", rows=sum(writer.written.values()))
-
-
-def _consumer(settings: AuditSettings) -> Consumer:
-    clients = KafkaClients(settings.kafka, "relight-audit")
-    return clients.member(settings.identity("audit"), settings.consumer)

@@ -1,7 +1,8 @@
 """Which table a message goes to, and its row there. Pure.
 
 Each class of payload has one table. Copies that the router made in `inbox.v1` of what stands in the signals' topics are left out, ticks as well.
-What no reader can decode was dead-lettered by the stage that met it and is found there; here it is counted and passed over.
+What cannot be decoded here is a dead letter of the audit itself, with its bytes: some topics nobody else reads, and a gap must be seen.
+Numbers are brought into their columns' range: what others may send must not stop the writer.
 """
 
 from __future__ import annotations
@@ -26,6 +27,29 @@ from schemas.topics import DEADLETTERS, INBOX
 
 Row = dict[str, Any]
 NOT_TOLD: Final = -1
+KEPT_OF_UNREADABLE: Final = 64 * 1024
+"""Bytes of a message that only the audit could not read; its length stands beside it."""
+_INT32: Final = (-(2**31), 2**31 - 1)
+_RANGES: Final[Mapping[str, tuple[int, int]]] = {
+    **dict.fromkeys(("attempt", "rank", "exit_code", "count", "told"), _INT32),
+    **dict.fromkeys(("epoch", "start", "size", "missing", "look", "schedule_count"), (0, 2**32 - 1)),
+    **dict.fromkeys(
+        (
+            "step_index",
+            "job_retries_used",
+            "job_retry_num",
+            "pod_retries_used",
+            "pod_retry_num",
+            "unconditional_chain",
+            "hang_chain",
+            "from_partition",
+        ),
+        (0, 2**16 - 1),
+    ),
+    **dict.fromkeys(("from_offset", "bytes"), (0, 2**64 - 1)),
+    "step": (-(2**63), 2**63 - 1),
+}
+"""Ranges of number columns whose values come from others."""
 _MAILBOX: Final = tuple(kind for kind in MAILBOX if kind is not Tick)
 
 
@@ -52,7 +76,7 @@ class Placed:
 def place(record: Record) -> Placed | None:
     """Table and row of a message; None for what is not kept. Raises DecodeError for what cannot be read."""
     if record.topic == DEADLETTERS.name:
-        return Placed("dead_letters", _dead_letter(record) | _position(record))
+        return Placed("dead_letters", _fitting(_dead_letter(record)) | _position(record))
     if record.value is None:  # a tombstone of a compacted topic
         return None
     try:
@@ -67,7 +91,31 @@ def place(record: Record) -> Placed | None:
     row = _row(event.data, event)
     if "payload" in row:
         row["payload"] = record.value.decode("utf-8", "replace")
-    return Placed(table, row | _position(record))
+    return Placed(table, _fitting(row) | _position(record))
+
+
+def unreadable(record: Record, why: str) -> Placed:
+    """The row of a message this release cannot read: a dead letter whose place is the message's own."""
+    original = record.value or b""
+    row = {
+        "stage": "audit",
+        "reason": "unreadable",
+        "detail": why[:2000],
+        "from_topic": record.topic,
+        "from_partition": record.partition,
+        "from_offset": record.offset,
+        "bytes": len(original),
+        "original": original[:KEPT_OF_UNREADABLE].decode("utf-8", "backslashreplace"),
+    }
+    return Placed("dead_letters", row | _position(record))
+
+
+def _fitting(row: Row) -> Row:
+    for column, (least, most) in _RANGES.items():
+        value = row.get(column)
+        if isinstance(value, int) and not least <= value <= most:
+            row[column] = min(max(value, least), most)
+    return row
 
 
 def _position(record: Record) -> Row:

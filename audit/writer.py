@@ -2,22 +2,23 @@
 
 Guarantees: an offset is committed only after its rows are in the store. A store that is away is waited for, with Kafka as the buffer, and caught
 up; nothing is dropped and nothing is fed back. A batch that is written again (a timeout, a kill inside of it) is the same rows: its token is
-known to the server, and where a restart cut it otherwise, its rows have the same identity and become one. A message that nobody can read is
-counted and passed over: the stage that met it has put it to the dead letters, which are kept here. A batch the store refuses for good stops
-the writer with the reason: a gap in an audit trail is worse than an alarm.
+known to the server, and where a restart cut it otherwise, its rows have the same identity and become one. A message that this release cannot
+read becomes a row of the dead letters, with its bytes. A batch the store refuses for good stops the writer with the reason: a gap in an audit
+trail is worse than an alarm.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from audit.batches import Batch, Batcher
 from audit.errors import StoreAway
-from audit.rows import Record, moment, place
+from audit.rows import Record, moment, place, unreadable
 from audit.settings import AuditSettings
 from runtime import logs
 from runtime.kafka import explain
@@ -29,6 +30,17 @@ READ: Final = tuple(topic for topic in TOPICS if topic is not STATE)
 AT_ONCE: Final = 2000
 POLL_SECONDS: Final = 0.2
 _log = logs.get(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Cut:
+    """Batches of consecutive messages of one partition, on their way; the list empties as they arrive."""
+
+    topic: str
+    partition: int
+    batches: list[Batch]
+    last: int
+    oldest: float
 
 
 class Insert(Protocol):
@@ -81,13 +93,13 @@ class Writer:
         self._clock = clock
         self._prefix = settings.topics.prefix
         self._batchers: dict[tuple[str, int], Batcher] = {}
-        self._pending: list[tuple[Batcher, list[Batch], int]] = []
+        self._pending: list[_Cut] = []
         self._wait = settings.again_first.total_seconds()
         self._try_at = 0.0
         self.written: Counter[str] = Counter()
         """Rows by table."""
         self.unreadable = 0
-        """Messages that no release of ours could read."""
+        """Messages that this release could not read; they stand in the dead letters."""
         self.away_since: float | None = None
         """When the store stopped answering, None while it does."""
         self.oldest: float | None = None
@@ -96,11 +108,16 @@ class Writer:
 
     def turn(self) -> bool:
         """Read, cut, write. True if there was something to do. Raises StoreRefused, BrokerError."""
+        if self.away_since is not None:
+            # Again each time: what the group gave us meanwhile is not paused yet, and Kafka shall be the buffer, not we.
+            self._reader.pause(self._reader.assignment())
         messages = self._reader.consume(AT_ONCE, POLL_SECONDS)
         for message in messages:
             self._take(message)
+        self.oldest = self._oldest()
         self._cut_ripe()
         self._write()
+        self.oldest = self._oldest()
         return bool(messages or self._pending)
 
     def flush(self) -> None:
@@ -125,12 +142,14 @@ class Writer:
             self._cut(batcher)
         try:
             placed = place(record)
-        except DecodeError:
-            placed = None
+        except DecodeError as error:
+            placed = unreadable(record, str(error))
             self.unreadable += 1
         batcher.add(record.offset, record.arrived, placed, self._clock())
-        if self.oldest is None:
-            self.oldest = record.arrived.timestamp()
+
+    def _oldest(self) -> float | None:
+        collected = (batcher.oldest for batcher in self._batchers.values() if batcher.oldest is not None)
+        return min((*collected, *(cut.oldest for cut in self._pending)), default=None)
 
     def _record(self, message: Message) -> Record:
         topic, partition, offset = message.topic(), message.partition(), message.offset()
@@ -154,9 +173,9 @@ class Writer:
                 self._cut(batcher)
 
     def _cut(self, batcher: Batcher) -> None:
-        if batcher.first is not None and batcher.last is not None:
-            last = batcher.last
-            self._pending.append((batcher, batcher.cut(), last))
+        if batcher.oldest is not None and batcher.last is not None:
+            last, oldest = batcher.last, batcher.oldest
+            self._pending.append(_Cut(batcher.topic, batcher.partition, batcher.cut(), last, oldest))
 
     def _write(self) -> None:
         if not self._pending or self._clock() < self._try_at:
@@ -164,14 +183,14 @@ class Writer:
         done: list[TopicPartition] = []
         try:
             while self._pending:
-                batcher, batches, last = self._pending[0]
-                while batches:
-                    batch = batches[0]
+                cut = self._pending[0]
+                while cut.batches:
+                    batch = cut.batches[0]
                     self._store.insert(batch.table, batch.columns, batch.rows, token=batch.token)
                     self.written[batch.table] += len(batch.rows)
-                    batches.pop(0)
+                    cut.batches.pop(0)
                 self._pending.pop(0)
-                done.append(TopicPartition(self._prefix + batcher.topic, batcher.partition, last + 1))
+                done.append(TopicPartition(self._prefix + cut.topic, cut.partition, cut.last + 1))
         except StoreAway as error:
             self._store_is_away(error)
         else:
@@ -182,14 +201,11 @@ class Writer:
         if self.away_since is None:
             self.away_since = self._clock()
             _log.warning("the store does not answer; Kafka keeps what comes", error=str(error))
-            self._reader.pause(self._reader.assignment())
         self._try_at = self._clock() + self._wait
         self._wait = min(2 * self._wait, self._settings.again_most.total_seconds())
 
     def _store_is_back(self) -> None:
         self._wait = self._settings.again_first.total_seconds()
-        if not any(batcher.first is not None for batcher in self._batchers.values()):
-            self.oldest = None
         if self.away_since is not None:
             self.away_since = None
             _log.info("the store answers again, catching up")
@@ -210,4 +226,4 @@ class Writer:
         lost = {((place.topic or "").removeprefix(self._prefix), place.partition) for place in places}
         for key in lost:
             self._batchers.pop(key, None)
-        self._pending = [item for item in self._pending if (item[0].topic, item[0].partition) not in lost]
+        self._pending = [cut for cut in self._pending if (cut.topic, cut.partition) not in lost]

@@ -8,14 +8,15 @@ from typing import Any
 
 import pytest
 
+from audit import rows
 from audit.migrate import FOLDER
-from audit.rows import Placed, Record, place
+from audit.rows import KEPT_OF_UNREADABLE, Placed, Record, place, unreadable
 from schemas.catalogue import PAYLOADS
 from schemas.envelope import encode
 from schemas.errors import DecodeError
 from schemas.facts import Fact
 from schemas.mailbox import Tick
-from schemas.signals import Signal
+from schemas.signals import Checkpoint, Signal
 from tests.schemas.samples import sample
 
 ARRIVED = datetime(2026, 3, 1, 12, 30, tzinfo=UTC)
@@ -91,3 +92,35 @@ def test_a_dead_letter_without_headers_is_kept_all_the_same() -> None:
 
     assert placed is not None
     assert (placed.row["reason"], placed.row["from_offset"]) == ("", 0)
+
+
+def test_what_only_the_audit_could_not_read_keeps_its_bytes_and_its_place() -> None:
+    record = Record("decisions.v1", 3, 41, ARRIVED, b"\xff" * (KEPT_OF_UNREADABLE + 1), {})
+
+    row = unreadable(record, "no JSON").row
+
+    assert set(row) == columns_of("dead_letters")
+    assert (row["stage"], row["reason"], row["detail"]) == ("audit", "unreadable", "no JSON")
+    assert (row["from_topic"], row["from_partition"], row["from_offset"]) == ("decisions.v1", 3, 41)
+    assert (row["bytes"], row["original"].count("\\xff")) == (KEPT_OF_UNREADABLE + 1, KEPT_OF_UNREADABLE)
+
+
+@pytest.mark.parametrize("step", [2**63, 10**30])
+def test_numbers_of_others_are_brought_into_range(step: int) -> None:
+    event = sample(Checkpoint.TYPE)
+    said = event.model_copy(update={"data": event.data.model_copy(update={"step": step})})
+
+    placed = put(encode(said), topic="external-signals.v1")
+
+    assert placed is not None
+    assert placed.row["step"] == 2**63 - 1
+
+
+@pytest.mark.parametrize("payload", PAYLOADS, ids=lambda payload: payload.TYPE)
+def test_every_number_of_a_message_has_a_range(payload: Any) -> None:
+    placed = put(encode(sample(payload.TYPE)))
+    if placed is None:
+        return
+    numbers = {name for name, value in placed.row.items() if type(value) is int}
+
+    assert numbers - set(rows._RANGES) <= {"partition", "offset", "exit_signal"}  # Kafka's own; 1 to 64

@@ -14,6 +14,7 @@ from audit.errors import StoreAway, StoreRefused
 from audit.settings import AuditSettings, BatchSettings
 from audit.writer import Writer
 from schemas.envelope import encode
+from schemas.mailbox import Tick
 from schemas.signals import ChipFault
 from tests.schemas.samples import sample
 
@@ -167,11 +168,11 @@ def test_a_store_that_is_away_is_waited_for_with_the_same_batch_and_nothing_is_c
     world.table.failing = StoreAway("down")
     world.writer.turn()
     world.later()
-    before = (world.consumer.paused, world.writer.away_since is not None)
-    assert before == (True, True)
+    assert world.writer.away_since is not None
     assert world.writer.oldest == MARCH.timestamp()
 
     world.later(0.5)
+    assert world.consumer.paused
     world.table.failing = None
     world.later(0.1)  # not yet time
     assert not world.table.inserts
@@ -211,25 +212,56 @@ def test_what_the_store_refuses_for_good_stops_the_writer() -> None:
     assert not world.consumer.committed
 
 
-def test_what_nobody_can_read_is_counted_passed_over_and_committed() -> None:
+def test_what_this_release_cannot_read_is_a_dead_letter_and_is_passed() -> None:
     world = World()
     world.consumer.coming = [Said(0, value=b"\xff"), Said(1)]
     world.writer.turn()
     world.later()
 
     assert world.writer.unreadable == 1
-    assert world.table.inserts == [("signals", "signals:signals.v1:0:0-1", 1)]
+    assert world.table.inserts == [
+        ("dead_letters", "dead_letters:signals.v1:0:0-1", 1),
+        ("signals", "signals:signals.v1:0:0-1", 1),
+    ]
     assert world.consumer.committed == [(0, 2)]
 
 
-def test_only_unreadable_messages_move_the_position_too() -> None:
+def test_messages_without_a_row_move_the_position_too() -> None:
     world = World()
-    world.consumer.coming = [Said(0, value=b"\xff")]
+    world.consumer.coming = [Said(0, value=encode(sample(Tick.TYPE)))]
     world.writer.turn()
     world.later()
 
     assert not world.table.inserts
     assert world.consumer.committed == [(0, 1)]
+
+
+def test_the_age_of_what_is_missing_is_that_of_what_is_held_however_long_others_keep_coming() -> None:
+    world = World()
+    for second in range(600):
+        now = MARCH - timedelta(hours=2) + timedelta(seconds=second)
+        world.consumer.coming = [Said(second, partition=second % 7, at=now)]
+        world.later(0.3)
+
+        assert world.writer.oldest is not None
+        assert now.timestamp() - world.writer.oldest <= 7
+
+
+def test_partitions_that_come_while_the_store_is_away_are_paused_too() -> None:
+    world = World()
+    world.consumer.coming = [Said(0)]
+    world.table.failing = StoreAway("down")
+    world.writer.turn()
+    world.later()
+    world.later()
+    assert world.consumer.paused
+    world.consumer.paused = False  # the group gave us others: they come unpaused
+    world.consumer.coming = [Said(0, partition=1)]
+
+    world.later()
+
+    assert world.consumer.paused
+    assert world.consumer.coming
 
 
 def test_rows_of_a_partition_that_went_to_another_member_are_left_to_it() -> None:
