@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Final
 
 from recovery import steps
 from recovery.cells import INCIDENT_CELL, Charge, IncidentCell
@@ -35,6 +36,8 @@ TOO_LATE = "too_late"
 """Cause of an actuator that read a command after its time."""
 OTHER_EPOCH = "other_epoch"
 """Cause of an actuator that found the job at another epoch than the command names."""
+SUCCEEDED: Final = "succeeded"
+"""Cause of an actuator that found every rank ended well: the run's own end, seen before the watcher told of it."""
 _AFTER_RESUME = frozenset({StepName.SUSPEND_JOB, StepName.FAIL_JOB, StepName.RELEASE_JOB})
 """Steps that a recovery may come to while it does not know whether its resume has reached the job."""
 _ENDINGS = {StepName.STOP_PROCESSES: StepName.START_PROCESSES, StepName.SUSPEND_JOB: StepName.RESUME_JOB}
@@ -71,6 +74,8 @@ def not_ours(turn: Turn, incident: IncidentCell, outcome: Outcome) -> None:
         came_too_late(turn, replace(incident, answered=False), outcome)
     elif said == OTHER_EPOCH and _begins_at_the_resumed_epoch(turn, incident):
         return
+    elif outcome.result is OutcomeResult.REFUSED and said == SUCCEEDED:
+        close(turn, incident, IncidentResult.RUN_ENDED, SUCCEEDED)
     elif incident.strategy == RELEASE_JOB:
         close(turn, incident, IncidentResult.RELEASED, said)
     else:

@@ -19,22 +19,25 @@ from runtime.kubernetes import Object
 
 @dataclass(frozen=True, slots=True)
 class IssuePods:
-    """Pods of one epoch that have not ended."""
+    """Pods of one epoch that have not ended, and how many ended well."""
 
     tellable: list[Object]
     leaving: list[Object]
     """Being deleted: their processes may still live, and they answer nobody."""
     unsupervised: list[Object]
+    succeeded: int
 
 
 def issue_pods(run: RunObject, world: World) -> IssuePods:
     """Read them now."""
-    alive = [pod for pod in pods_of(run, world) if epoch_of(pod) == run.epoch and not has_ended(pod)]
+    issue = [pod for pod in pods_of(run, world) if epoch_of(pod) == run.epoch]
+    alive = [pod for pod in issue if not has_ended(pod)]
     staying = [pod for pod in alive if not is_leaving(pod)]
     return IssuePods(
         tellable=[pod for pod in staying if is_supervised(pod)],
         leaving=[pod for pod in alive if is_leaving(pod)],
         unsupervised=[pod for pod in staying if not is_supervised(pod)],
+        succeeded=sum((pod.get("status") or {}).get("phase") == "Succeeded" for pod in issue),
     )
 
 
@@ -44,4 +47,7 @@ def need_all_supervised(run: RunObject, pods: IssuePods) -> None:
         names = ", ".join(str(pod["metadata"]["name"]) for pod in pods.unsupervised[:3])
         raise Unsupported("not_injected", f"{len(pods.unsupervised)} pods carry no supervisor ({names})")
     if not pods.tellable and not pods.leaving:
+        spec = run.job.get("spec") or {}
+        if pods.succeeded >= int(spec.get("completions") or spec.get("parallelism") or 1):
+            raise Refused("succeeded", f"all {pods.succeeded} ranks of {run.title} have ended well")
         raise Refused("no_pods", f"{run.title} has no pod at epoch {run.epoch}")

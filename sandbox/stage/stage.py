@@ -58,6 +58,8 @@ SHORT: Final[Mapping[str, str]] = {
     "RELIGHT_CONSUMER__FENCED_WAIT": "2s",
     "RELIGHT_CONSUMER__STOP_GRACE": "10s",
     "RELIGHT_PRESENCE__EVERY": "1s",
+    "RELIGHT_LEASE__DURATION": "3s",
+    "RELIGHT_LEASE__RENEW": "1s",
     # One node after another is isolated and released by hand here, in minutes: what guards are there to stop.
     "RELIGHT_ACTING__ISOLATION__SHARE": "1",
     "RELIGHT_ACTING__ISOLATION__MOST_AN_HOUR": "0",
@@ -109,6 +111,7 @@ class Stage:
         )
         self.effects = Effects(self.api)
         self._chapter = datetime.now(UTC)
+        self._notes: list[tuple[datetime, str]] = []
         self._jobs_made = 0
         self._logs = folder / "logs"
         self._records: Records | None = None
@@ -125,12 +128,7 @@ class Stage:
         self.run("topics", "create")
         self.run("rules", "release", *map(str, self.options.rulebooks), USER="stage")
         self._records = Records(self.settings())
-        for name, says in (
-            ("router", ("started", 1)),
-            ("recovery", ("partition taken up", self.settings().topics.partitions)),
-            ("watcher", ("everything was listed", 1)),
-            ("actuators", ("partitions taken up", 1)),
-        ):
+        for name, says in self._says().items():
             self.programs[name] = self.program(name, name, says=says)
             self.programs[name].launch()
         for number in range(self.options.nodes):
@@ -174,6 +172,7 @@ class Stage:
             self.release(node)
         self.wait("all nodes to be Ready", self.all_nodes_ready, READY_SECONDS)
         self._chapter = datetime.now(UTC)
+        self._notes.clear()
 
     def isolated(self) -> list[str]:
         """Names of the nodes that carry relight's taint."""
@@ -294,6 +293,19 @@ class Stage:
         environment = {**self.environment(arguments[0]), **more}
         return Program(name, arguments, folder=self._logs, environment=environment, says=says)
 
+    def twin(self, name: str) -> Program:
+        """A second process of a kind that was not started yet: who takes the first one's place."""
+        return self.program(f"{name}-twin", name, says=self._says()[name])
+
+    def _says(self) -> dict[str, tuple[str, int]]:
+        """What processes say once they work, and how often."""
+        return {
+            "router": ("started", 1),
+            "recovery": ("partition taken up", self.settings().topics.partitions),
+            "watcher": ("everything was listed", 1),
+            "actuators": ("partitions taken up", 1),
+        }
+
     def run(self, *arguments: str, given: str = "", **variables: str) -> str:
         """Run one command of `relight` to its end; returns what it printed.
 
@@ -410,6 +422,10 @@ class Stage:
                 raise TimeUp(f"waited {seconds} s in vain for {what}{trouble}{self.story()}")
             time.sleep(LOOK_EVERY)
 
+    def note(self, text: str) -> None:
+        """Write down what is done to it now: it stands in the story at its time."""
+        self._notes.append((datetime.now(UTC), text))
+
     def story(self) -> str:
         """What happened since everything last worked."""
         self.records.refresh()
@@ -419,7 +435,9 @@ class Stage:
                 pods += self.pods(job)
             except ApiError as error:
                 pods.append({"metadata": {"name": f"{job.name}: {error}"}})
-        return story.tell(self.records, self.programs.values(), self.jobs, pods, since=self._chapter)
+        return story.tell(
+            self.records, self.programs.values(), self.jobs, pods, since=self._chapter, notes=self._notes
+        )
 
 
 def _rank(pod: Object) -> int:

@@ -27,10 +27,13 @@ def tell(
     pods: Sequence[Object],
     *,
     since: datetime,
+    notes: Iterable[tuple[datetime, str]] = (),
 ) -> str:
-    """All of it from some time on, oldest first."""
+    """All of it from some time on, oldest first; `notes` are what somebody did to it, and when."""
+    lines = [(event.time, _line(event)) for event in _events(records) if event.time >= since]
+    lines += [(at, f"{_clock(at)} *** {text}") for at, text in notes]
     parts = ["", "--- what was seen, decided and done"]
-    parts += [_line(event) for event in _events(records) if event.time >= since]
+    parts += [line for _, line in sorted(lines, key=lambda each: each[0])]
     parts += [f"dead letter: {reason}: {value[:200]!r}" for reason, value in records.dead_letters]
     for job in jobs:
         parts.append(f"--- {job.name}: checkpoints {job.saved_steps()}")
@@ -58,8 +61,12 @@ def _kind(event: Event) -> str:
     return str(getattr(event.data, "kind", ""))
 
 
+def _clock(at: datetime) -> str:
+    return f"{at:%H:%M:%S.%f}"[:-3]
+
+
 def _line(event: Event) -> str:
-    told = f"{event.time:%H:%M:%S.%f}"[:-3]
+    told = _clock(event.time)
     data = event.data
     match data:
         case Decision():

@@ -205,6 +205,17 @@ def test_a_run_without_pods_is_no_run_whose_processes_are_stopped() -> None:
     assert scene.perform(stop()).cause == "no_pods"
 
 
+def test_a_run_of_which_every_rank_has_ended_well_has_succeeded_whatever_its_job_says_yet() -> None:
+    scene = Scene().with_pods(3)
+    for rank in range(3):
+        scene.api.put(pod_path(rank), pod(rank, phase="Succeeded"))
+
+    assert scene.perform(stop()).cause == "succeeded"
+
+    scene.api.put(pod_path(2), pod(2, phase="Failed"))
+    assert scene.perform(stop()).cause == "no_pods"
+
+
 @pytest.mark.parametrize(
     ("order", "cause"),
     [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from datetime import timedelta
 
 import pytest
@@ -12,6 +12,7 @@ from sandbox import control_plane
 from sandbox.control_plane import ControlPlane, NodeLifecycle, Options
 from sandbox.kafka_server import KafkaBroker
 from sandbox.kubelet.process import missing
+from sandbox.stage.program import Program
 from sandbox.stage.stage import Options as StageOptions
 from sandbox.stage.stage import Stage, TimeUp
 from sandbox.stage.training_job import TrainingJob
@@ -70,6 +71,23 @@ def stage(whole_stage: Stage) -> Iterator[Stage]:
     whole_stage.mend()
     for job in list(whole_stage.jobs):
         whole_stage.forget(job)
+
+
+@pytest.fixture
+def relief(stage: Stage) -> Iterator[Callable[[str], Program]]:
+    """Make a second process of a kind, not started yet; of the stage until the test is over, so that its story is told too."""
+    made: list[Program] = []
+
+    def make(part: str) -> Program:
+        program = stage.twin(part)
+        stage.programs[program.name] = program
+        made.append(program)
+        return program
+
+    yield make
+    for program in made:
+        program.stop()  # in good order: it gives back at once what it holds
+        del stage.programs[program.name]
 
 
 @pytest.fixture

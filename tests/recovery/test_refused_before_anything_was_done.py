@@ -68,6 +68,31 @@ def test_a_stop_that_nobody_was_told_of_leaves_the_job_as_it_was(result: Outcome
     assert cause in said.reason
 
 
+def test_a_run_that_an_actuator_found_succeeded_has_ended_and_was_not_let_go() -> None:
+    running = world()
+    running.scripts[StepName.STOP_PROCESSES] = always(OutcomeResult.REFUSED, cause="succeeded")
+    running.fault(HBM)
+    running.settle(MINUTE)
+    ended = running.incidents[-1]
+    assert (ended.result, ended.result_cause) == (IncidentResult.RUN_ENDED, "succeeded")
+    assert running.begun() == ["stop_processes"]
+    assert not run_cell(running).let_go
+
+    running.end("succeeded")
+    running.settle(MINUTE)
+    assert running.incidents[-1] == ended
+
+
+def test_so_has_one_that_had_succeeded_before_it_was_suspended() -> None:
+    running = world()
+    running.scripts[StepName.SUSPEND_JOB] = always(OutcomeResult.REFUSED, cause="succeeded")
+    running.fault(BROKEN)
+    running.settle(MINUTE)
+    ended = running.incidents[-1]
+    assert (ended.result, ended.result_cause) == (IncidentResult.RUN_ENDED, "succeeded")
+    assert "resume_job" not in running.begun()
+
+
 def test_the_job_is_recovered_at_the_next_fault() -> None:
     running = world()
     running.scripts[StepName.STOP_PROCESSES] = always(OutcomeResult.BLOCKED, cause="guard:paused")
