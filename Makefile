@@ -60,7 +60,8 @@ real: $(READY) ## fetch or build the real parts tests run on, in the user's cach
 
 .PHONY: test
 test: lint real ## everything: lint, all tests, real parts
-	$(PYTEST) -m "not soak and not bench" $(TEST_ARGS)
+	$(PYTEST) -n auto --dist loadfile -m "not alone and not soak and not bench" $(TEST_ARGS)
+	$(PYTEST) -m "alone and not soak and not bench" $(TEST_ARGS)
 
 .PHONY: soak
 soak: real ## the long versions; the result is kept in docs/soak.md
