@@ -14,7 +14,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]  # its documented place
 
 from runtime import logs
-from runtime.errors import BrokerError
+from runtime.errors import BrokerAway, BrokerError
 from runtime.kafka import explain
 from schemas.topics import Cleanup, Topic
 
@@ -35,6 +35,8 @@ def ask_broker(admin: AdminClient, topics: Sequence[Topic], name_of: Callable[[s
             kept = int(config["retention.ms"])
             if Cleanup.DELETE.value in config["cleanup.policy"].split(",") and kept >= 0:
                 found.append(timedelta(milliseconds=kept))
+    except TimeoutError as error:  # also a stand-in's answer, which can describe nothing
+        raise BrokerAway(f"asking for the retention of topics: no answer within {_PATIENCE:g} s") from error
     except KafkaException as error:
         raise explain(error, "asking for the retention of topics") from error
     return found

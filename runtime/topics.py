@@ -19,7 +19,7 @@ from confluent_kafka import KafkaError, KafkaException, Message
 from confluent_kafka.admin import ConfigResource  # type: ignore[attr-defined]  # its documented place
 from confluent_kafka.cimpl import NewTopic
 
-from runtime.errors import BrokerAway, BrokerError
+from runtime.errors import BrokerAway, BrokerError, BrokerRefused
 from runtime.kafka import KafkaClients, explain
 from runtime.settings import Settings
 from schemas.errors import CatalogueError
@@ -30,6 +30,9 @@ PROBES: Final = 256
 
 READ_BY_FAUST: Final = (SIGNALS, EXTERNAL_SIGNALS, INBOX)
 """Stored uncompressed, whatever a producer sends: Faust's driver dies of a codec whose library it lacks, for ever."""
+
+STAND_IN: Final = "mockCluster"
+"""How the cluster id of librdkafka's in-process broker begins."""
 
 _LOOK_EVERY: Final = 0.05
 _POSITIVE: Final = 0x7FFFFFFF
@@ -75,6 +78,8 @@ class TopicAdministration:
 
     def create(self, *, extra: Mapping[str, Mapping[str, str]] | None = None) -> list[str]:
         """Make the topics that are missing and return their names; `extra` adds settings by catalogue name (tests)."""
+        if self._is_stand_in():
+            return self._ask_for_all()
         added = extra or {}
         wanted = [
             NewTopic(
@@ -89,6 +94,8 @@ class TopicAdministration:
         for name, future in self._admin.create_topics(wanted, request_timeout=self._patience).items():
             try:
                 future.result(self._patience)
+            except TimeoutError as error:
+                raise BrokerAway(f"creating topic {name}: no answer within {self._patience:g} s") from error
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                     raise explain(error, f"creating topic {name}") from error
@@ -96,6 +103,30 @@ class TopicAdministration:
                 made.append(name)
         self._wait_until_known(made)
         return made
+
+    def _is_stand_in(self) -> bool:
+        try:
+            cluster = self._admin.list_topics(timeout=self._patience).cluster_id
+        except KafkaException as error:
+            raise explain(error, "asking the broker what it is") from error
+        return cluster.startswith(STAND_IN)
+
+    def _ask_for_all(self) -> list[str]:
+        """On the stand-in: a topic is there once somebody asked for it. Raises CatalogueError."""
+        before = self._partitions()
+        for topic in TOPICS:
+            self._admin.list_topics(self._name(topic), timeout=self._patience)
+        after, wanted = self._partitions(), self._settings.topics.partitions
+        wrong = [
+            Difference(
+                self._name(topic), "number of partitions", str(after.get(self._name(topic))), str(wanted)
+            )
+            for topic in TOPICS
+            if after.get(self._name(topic)) != wanted
+        ]
+        if wrong:
+            raise CatalogueError("\n".join(map(str, wrong)))
+        return [self._name(topic) for topic in TOPICS if self._name(topic) not in before]
 
     def _wait_until_known(self, names: Iterable[str]) -> None:
         """A broker answers before all of it has heard of a new topic."""
@@ -106,9 +137,16 @@ class TopicAdministration:
 
     def differences(self) -> list[Difference]:
         """What is not as the catalogue wants it; empty when all is well. Raises BrokerAway when nobody answers."""
+        if self._is_stand_in():
+            raise BrokerRefused(
+                "describing the topics: the broker is librdkafka's in-process one, a stand-in that keeps no settings to compare; "
+                "RELIGHT_TOPICS__CHECK_AT_START=false lets processes start on it"
+            )
         try:
             partitions = self._partitions()
             configs = self._configs([name for name in map(self._name, TOPICS) if name in partitions])
+        except TimeoutError as error:
+            raise BrokerAway(f"describing the topics: no answer within {self._patience:g} s") from error
         except KafkaException as error:
             raise explain(error, "describing the topics") from error
         found: list[Difference] = []

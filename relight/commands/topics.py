@@ -73,11 +73,12 @@ def _administration() -> Iterator[TopicAdministration]:
     from runtime.kafka import KafkaClients
     from runtime.settings import Settings, read_settings
     from runtime.topics import TopicAdministration
+    from schemas.errors import SchemaError
 
     try:
         settings = read_settings(Settings)
         clients = KafkaClients(settings.kafka, "relight-topics")
         clients.reach()
         yield TopicAdministration(settings, clients)
-    except ProcessError as error:
+    except (ProcessError, SchemaError) as error:
         raise click.ClickException(str(error)) from error

@@ -1,4 +1,4 @@
-"""Router and recovery stage on librdkafka's in-process broker: no jars, no fence, no compaction, four partitions a topic (design 10).
+"""Router and recovery stage on the embedded broker: no jars, no fence, no compaction, four partitions a topic (design 10).
 
 Enough for a demonstration and for tests of what lies above the stage. What the fence is for is proven on the real broker only.
 """
@@ -11,51 +11,32 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
 
+from sandbox.embedded_broker import EmbeddedBroker
 from schemas import topics
 from tests.streams.toy_core import ToyCore
 from tests.torture import malformed
-from tests.torture.pipeline import PARTITIONS, Pipeline, wait_until
+from tests.torture.pipeline import Pipeline, wait_until
 from tests.torture.test_malformed import feed, mixed
 from tests.torture.verdict import Referee
 
 GOOD, BAD = 600, 100
+PREFIX = "mock."
 LONG = 100.0
 """Seconds: it lets a group begin after 3 s, and takes its time over a rebalance."""
-UNFENCED = {"RELIGHT_RECOVERY__FENCE": "off", "RELIGHT_TOPICS__CHECK_AT_START": "false"}
-
-
-class MockBroker:
-    """Lives as long as the client it belongs to, and so do its topics."""
-
-    def __init__(self) -> None:
-        self._owner = Producer({"bootstrap.servers": "none:1", "test.mock.num.brokers": 1})
-        broker = next(iter(self._owner.list_topics(timeout=10).brokers.values()))
-        self.bootstrap = f"{broker.host}:{broker.port}"
-
-
-class MockPipeline(Pipeline):
-    """It cannot make topics: they appear when they are asked for."""
-
-    def _make_topics(self) -> None:
-        admin = self.clients.admin()
-        for topic in topics.TOPICS:
-            described = admin.list_topics(self.name(topic), timeout=10).topics[self.name(topic)]
-            assert len(described.partitions) == PARTITIONS
 
 
 @pytest.fixture
-def pipeline(tmp_path: Path) -> Iterator[MockPipeline]:
-    broker = MockBroker()
-    made = MockPipeline(broker, "mock.", tmp_path, module="tests.torture.worker", more=UNFENCED)
-    yield made
-    made.end_all()
+def pipeline(tmp_path: Path) -> Iterator[Pipeline]:
+    with EmbeddedBroker(tmp_path / "broker", prefix=PREFIX) as broker:
+        made = Pipeline(broker, PREFIX, tmp_path, module="tests.torture.worker", more=broker.environment)
+        yield made
+        made.end_all()
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(200)
-def test_router_and_recovery_run_on_it_and_survive_a_kill(pipeline: MockPipeline) -> None:
+def test_router_and_recovery_run_on_it_and_survive_a_kill(pipeline: Pipeline) -> None:
     # It keeps five megabytes of a partition: nothing large.
     kinds = tuple(kind for kind in malformed.KINDS if kind is not malformed.deep)
     stands = feed(pipeline, topics.SIGNALS, mixed(random.Random(12), BAD, GOOD, kinds))
