@@ -4,11 +4,24 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from runtime import paths
 from runtime.informer import Difference, Informer, Source
 from runtime.kubernetes import Object
+
+
+class Reader(Protocol):
+    """What is needed to know who we are."""
+
+    def get(self, path: str) -> Object:
+        """One object."""
+        ...
+
+
+def uid_of(reader: Reader, name: str) -> str:
+    """UID of the node that has this name now: no pod can be told its node's UID by Kubernetes. Raises ApiError."""
+    return str(reader.get(paths.nodes(name))["metadata"]["uid"])
 
 
 class OwnNode:

@@ -18,7 +18,7 @@ class NodeSettings(Group):
     name: str = ""
     """Name of the Kubernetes node; what people read. Must be set."""
     uid: str = ""
-    """Its `metadata.uid`: the identity everything hangs on. Must be set."""
+    """Its `metadata.uid`: the identity everything hangs on. Must be set, except on a cluster: there the API is asked at the start."""
 
 
 class Sync(StrEnum):
@@ -111,7 +111,7 @@ class PeersFrom(StrEnum):
     CGROUP = "cgroup"
     """The kernel's control groups, as kubelets make them."""
     NAMESPACES = "namespaces"
-    """Their process namespaces, as a kubelet without control groups notes them in `peers_folder`."""
+    """Their process namespaces, or the process above them all, as a kubelet without control groups notes them in `peers_folder`."""
 
 
 class PresenceSettings(Group):
@@ -135,7 +135,7 @@ class SupervisorSettings(Group):
     peers_from: PeersFrom = PeersFrom.CGROUP
     """Where a peer's pod is read from. Anything but `cgroup` is for trying things out."""
     peers_folder: Path | None = None
-    """`namespaces` only: the kubelet's folder of process namespaces, writable by nobody else."""
+    """`namespaces` only: the kubelet's folder of these notes, writable by nobody else."""
     known_within: Duration = timedelta(seconds=15)
     """From the connection to a hello of a pod the API knows on this node; past it the line ends, and the supervisor tries again."""
     lines: Annotated[int, Field(ge=1)] = 512
@@ -214,7 +214,7 @@ class AgentSettings(Settings):
             for name, value in (
                 ("RELIGHT_CLUSTER", self.cluster),
                 ("RELIGHT_NODE__NAME", self.node.name),
-                ("RELIGHT_NODE__UID", self.node.uid),
+                ("RELIGHT_NODE__UID", self.node.uid or self.on_cluster),
             )
             if not value
         ]

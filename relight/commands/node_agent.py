@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 def command() -> None:
     """Run the node agent until SIGTERM. Settings come from RELIGHT_*; RELIGHT_CLUSTER, RELIGHT_NODE__NAME and RELIGHT_NODE__UID must be set.
 
-    With RELIGHT_ON_CLUSTER=true it watches its pods, serves their supervisors and carries out repairs.
+    With RELIGHT_ON_CLUSTER=true it watches its pods, serves their supervisors and carries out repairs; the UID is then asked of the API where
+    it is not set.
     """
     from producers.agent_process import run_agent
     from producers.errors import ProducerError
@@ -27,9 +28,20 @@ def command() -> None:
     try:
         settings = read_settings(NodeAgentSettings)
         logs.configure(settings.observe.log_level)
+        settings = _with_uid(settings)
         run_agent(settings, lambda reach: _hands(settings, reach))
     except (ProcessError, ProducerError) as error:
         raise click.ClickException(str(error)) from error
+
+
+def _with_uid(settings: NodeAgentSettings) -> NodeAgentSettings:
+    if settings.node.uid:
+        return settings
+    from producers.own_node import uid_of
+    from runtime.kubernetes import Cluster
+
+    uid = uid_of(Cluster(settings.kubernetes, "node-agent"), settings.node.name)
+    return settings.model_copy(update={"node": settings.node.model_copy(update={"uid": uid})})
 
 
 def _hands(settings: NodeAgentSettings, reach: Reach) -> Hands:
