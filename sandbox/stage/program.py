@@ -64,5 +64,10 @@ class Program(Component):
             log.seek(self._begins_at)
             return log.read().decode("utf-8", "replace")
 
+    @property
+    def works(self) -> bool:
+        """It runs, and has said that it works."""
+        return self.is_running and self._said_so()
+
     def _said_so(self) -> bool:
         return self.said().count(self._says) >= self._times

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from sandbox.control_plane import ControlPlane
 from sandbox.stage.stage import Stage
 from sandbox.stage.training_job import CONTAINER, TrainingJob
 from schemas.commands import StepName
@@ -96,14 +97,16 @@ def test_a_node_that_falls_silent_during_the_stop_is_taken_for_the_fault(
     assert starts(job) == {("1", "1"): all_ranks(job), ("2", "1"): all_ranks(job)}
 
 
-def test_while_the_api_is_silent_nothing_is_concluded_and_then_the_recovery_goes_on(stage: Stage) -> None:
+def test_while_the_api_is_silent_nothing_is_concluded_and_then_the_recovery_goes_on(
+    stage: Stage, plane: ControlPlane
+) -> None:
     job = stage.job(
         "silent-api", steps=600
     )  # it trains on meanwhile, and must not be finished before it is over
     run = train(stage, job)
     before = containers(stage.pods(job))
     node = stage.node_of(job, 1)
-    stage.plane.api_server.suspend()
+    plane.api_server.suspend()
 
     node.xid(GPU_STOPPED)
     reached(stage, run, StepName.STOP_PROCESSES)
@@ -112,7 +115,7 @@ def test_while_the_api_is_silent_nothing_is_concluded_and_then_the_recovery_goes
         lambda: [each for each in stage.records.outcomes(run) if each.result == "unreachable"],
         60.0,
     )
-    stage.plane.api_server.resume()
+    plane.api_server.resume()
     recovered(stage, run)
     finished(stage, job)
 

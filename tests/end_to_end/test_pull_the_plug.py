@@ -8,6 +8,7 @@ from typing import Final
 
 import pytest
 
+from sandbox.control_plane import ControlPlane
 from sandbox.stage.stage import Stage
 from sandbox.stage.training_job import TrainingJob
 from schemas.commands import StepName
@@ -34,15 +35,15 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(420)]
 
 
 def test_an_api_server_that_is_killed_while_a_job_is_made_anew_delays_it_and_changes_nothing(
-    stage: Stage, job: TrainingJob
+    stage: Stage, job: TrainingJob, plane: ControlPlane
 ) -> None:
     job.ask("exit-0", step=40)
     run = train(stage, job)
 
     reached(stage, run, StepName.SUSPEND_JOB)
-    stage.plane.api_server.kill()
+    plane.api_server.kill()
     stage.wait("the actuators to say that nobody answers", lambda: _unreachable(stage, run), REACHED)
-    stage.plane.api_server.start()
+    plane.api_server.start()
     recovered(stage, run)
     finished(stage, job)
 
@@ -50,7 +51,9 @@ def test_an_api_server_that_is_killed_while_a_job_is_made_anew_delays_it_and_cha
     assert stage.isolated() == []
 
 
-def test_an_etcd_that_stands_still_for_twenty_seconds_isolates_nobody(stage: Stage, job: TrainingJob) -> None:
+def test_an_etcd_that_stands_still_for_twenty_seconds_isolates_nobody(
+    stage: Stage, job: TrainingJob, plane: ControlPlane
+) -> None:
     run = train(stage, job)
     node = stage.node_of(job, 1)
     before = containers(stage.pods(job))
@@ -58,9 +61,9 @@ def test_an_etcd_that_stands_still_for_twenty_seconds_isolates_nobody(stage: Sta
 
     node.xid(GPU_STOPPED)
     reached(stage, run, StepName.HEAL_CHIPS)
-    stage.plane.etcd.suspend()
+    plane.etcd.suspend()
     time.sleep(ETCD_STOPPED)
-    stage.plane.etcd.resume()
+    plane.etcd.resume()
     finished(stage, job)
     ended = closed(stage, run)
 
