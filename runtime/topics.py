@@ -106,10 +106,10 @@ class TopicAdministration:
 
     def _is_stand_in(self) -> bool:
         try:
-            cluster = self._admin.list_topics(timeout=self._patience).cluster_id
+            cluster: str | None = self._admin.list_topics(timeout=self._patience).cluster_id
         except KafkaException as error:
             raise explain(error, "asking the broker what it is") from error
-        return cluster.startswith(STAND_IN)
+        return str(cluster).startswith(STAND_IN)
 
     def _ask_for_all(self) -> list[str]:
         """On the stand-in: a topic is there once somebody asked for it. Raises CatalogueError."""

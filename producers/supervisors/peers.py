@@ -18,6 +18,7 @@ import re
 import select
 import socket
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
@@ -27,7 +28,9 @@ from producers.errors import PeerUnknown
 PROC: Final = Path("/proc")
 SO_PEERPIDFD: Final = 77
 _CREDENTIALS: Final = struct.Struct("3i")
-_START_FIELD: Final = 19  # of /proc/PID/stat behind the name: start time in ticks since the boot
+_PARENT_FIELD: Final = 1  # of /proc/PID/stat behind the name
+_START_FIELD: Final = 19  # start time in ticks since the boot
+MOST_ANCESTORS: Final = 64
 _UID: Final = r"[0-9a-f]{8}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{4}[-_][0-9a-f]{12}|[0-9a-f]{32}"
 _POD: Final = re.compile(
     rf"^(?:(?:[a-z0-9]+-)*kubepods(?:-burstable|-besteffort)?-)?pod({_UID})(?:\.slice)?$"
@@ -70,7 +73,7 @@ class CgroupPods:
 
 
 class NamespacePods:
-    """Pods by process namespaces, for kubelets that make no control groups: a folder of theirs names the pod by the namespace's number."""
+    """Pods by what a kubelet that makes no control groups notes in a folder: whose a mark of a process is (see `marks`)."""
 
     def __init__(self, folder: Path, proc: Path = PROC) -> None:
         """A file is JSON, `{"uid": "...", "container": "..."}`; only the kubelet may write there."""
@@ -78,13 +81,51 @@ class NamespacePods:
         self._proc = proc
 
     def pod_of(self, pid: int) -> PeerPod | None:
-        """Whose namespace the process is in."""
-        try:
-            namespace = (self._proc / str(pid) / "ns" / "pid").stat().st_ino
-            noted = json.loads((self._folder / str(namespace)).read_text(encoding="utf-8"))
-            return PeerPod(str(noted["uid"]), container=str(noted["container"]))
-        except (OSError, ValueError, KeyError, TypeError):
-            return None
+        """Whose the first mark is that was noted."""
+        for mark in marks(pid, self._proc):
+            try:
+                noted = json.loads((self._folder / mark).read_text(encoding="utf-8"))
+                return PeerPod(str(noted["uid"]), container=str(noted["container"]))
+            except FileNotFoundError:
+                continue
+            except (OSError, ValueError, KeyError, TypeError):
+                return None
+        return None
+
+
+def marks(pid: int, proc: Path = PROC) -> Iterator[str]:
+    """Names a container may be noted by: the process namespace's number, then the process itself and its ancestors, the nearest first."""
+    try:
+        yield str((proc / str(pid) / "ns" / "pid").stat().st_ino)
+    except OSError:
+        return
+    for _ in range(MOST_ANCESTORS):
+        mark = process_mark(pid, proc)
+        if mark is None:
+            return
+        yield mark
+        pid = _parent_of(pid, proc)
+
+
+def process_mark(pid: int, proc: Path = PROC) -> str | None:
+    """A process and when it began, so that nobody who gets its number later is taken for it. None: it is gone."""
+    fields = _stat(pid, proc)
+    return None if fields is None else f"{pid}-{fields[_START_FIELD]}"
+
+
+def _parent_of(pid: int, proc: Path) -> int:
+    fields = _stat(pid, proc)
+    return 0 if fields is None else int(fields[_PARENT_FIELD])
+
+
+def _stat(pid: int, proc: Path) -> list[str] | None:
+    """Fields of `/proc/PID/stat` behind the name."""
+    try:
+        stat = (proc / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    fields = stat.rpartition(")")[2].split()
+    return fields if len(fields) > _START_FIELD else None
 
 
 def pod_of_groups(text: str) -> PeerPod | None:
@@ -143,11 +184,10 @@ def identify(peer: socket.socket, pods: PodResolver, *, quiet_at: float, proc: P
 
 def started_at(pid: int, proc: Path = PROC) -> float:
     """Seconds from the boot to the start of a process. Raises PeerUnknown."""
-    try:
-        stat = (proc / str(pid) / "stat").read_text(encoding="utf-8", errors="replace")
-        return int(stat.rpartition(")")[2].split()[_START_FIELD]) / os.sysconf("SC_CLK_TCK")
-    except (OSError, ValueError, IndexError) as error:
-        raise PeerUnknown(f"process {pid} cannot be read: {error}") from error
+    fields = _stat(pid, proc)
+    if fields is None or not fields[_START_FIELD].isdigit():
+        raise PeerUnknown(f"process {pid} cannot be read")
+    return int(fields[_START_FIELD]) / os.sysconf("SC_CLK_TCK")
 
 
 def _pid_of(peer: socket.socket) -> int:

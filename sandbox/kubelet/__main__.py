@@ -13,15 +13,16 @@ from pathlib import Path
 from runtime import logs
 from runtime.errors import ProcessError
 from sandbox.errors import SandboxError
-from sandbox.kubelet import Kubelet, NodeOptions, Timing
-from sandbox.kubelet.process import missing
+from sandbox.kubelet import Kubelet, NodeOptions, Timing, Way
+from sandbox.kubelet.process import best_way, missing
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Start the kubelets, say so on standard output, and wait."""
     options = _parser().parse_args(arguments)
     logs.configure("INFO")
-    lacking = missing()
+    way = options.way or best_way()
+    lacking = missing() if way is Way.ENCLOSED else None
     if lacking is not None:
         sys.stderr.write(f"{lacking}\n")
         return 1
@@ -34,8 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with ExitStack() as running:
             for name in options.name:
                 node = NodeOptions(name, labels=dict(options.label), devices=dict(options.device))
-                running.enter_context(Kubelet(options.kubeconfig, node, folder / name, timing))
-                sys.stdout.write(f"node {name}: {folder / name}\n")
+                running.enter_context(Kubelet(options.kubeconfig, node, folder / name, timing, way=way))
+                sys.stdout.write(f"node {name}: {folder / name} ({way} containers)\n")
                 sys.stdout.flush()
             over.wait()
     except (ProcessError, SandboxError) as error:
@@ -57,6 +58,12 @@ def _parser() -> argparse.ArgumentParser:
         default=[],
         metavar="RESOURCE=COUNT",
         help="nvidia.com/gpu=8",
+    )
+    parser.add_argument(
+        "--way",
+        type=Way,
+        choices=list(Way),
+        help="of running containers; default: enclosed where it can be done",
     )
     parser.add_argument("--heartbeat", type=float, default=10.0, metavar="SECONDS")
     return parser

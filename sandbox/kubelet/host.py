@@ -13,6 +13,7 @@ from sandbox.errors import SandboxError
 from sandbox.kubelet.container import Backoff
 from sandbox.kubelet.devices import Devices
 from sandbox.kubelet.environment import data_of
+from sandbox.kubelet.process import Way
 
 LARGEST_HOST_NUMBER = 254
 
@@ -71,6 +72,7 @@ class Host:
         environment: variables of every container: what an image and a node set.
         timing: how quick.
         host_paths: where paths of the node lie on this machine.
+        way: how its containers are run.
         acting: set while the kubelet is there; nothing is started, stopped or reported while it is not.
     """
 
@@ -82,6 +84,7 @@ class Host:
     environment: Mapping[str, str]
     timing: Timing
     host_paths: Mapping[str, Path] = field(default_factory=dict)
+    way: Way = Way.ENCLOSED
     acting: threading.Event = field(default_factory=threading.Event)
 
     def look_up(self, kind: str, namespace: str, name: str, *, optional: bool) -> dict[str, bytes] | None:

@@ -1,13 +1,16 @@
 """Which pod a process belongs to: what a node agent on a real node reads from the process's cgroup.
 
-Every container has a process namespace of its own, whose inode all of its processes show; a file by that inode says whose it is.
-So it holds for whatever a container starts, from any process of the machine, without asking the kubelet.
+A file says whose a mark is that all processes of a container have in common: the inode of their process namespace or, where a container has
+none of its own, the program that is above them all. So it holds for whatever a container starts, from any process of the machine, without
+asking the kubelet.
 """
 
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final
+
+from producers.supervisors.peers import marks
 
 FOLDER: Final = "process-namespaces"  # in the kubelet's own folder
 
@@ -30,11 +33,11 @@ class Owner:
     identity: PodIdentity
 
 
-def note(owner: Owner, namespace: int) -> Path:
-    """Note whose a process namespace is, until the returned file is removed."""
+def note(owner: Owner, mark: str) -> Path:
+    """Note whose a mark is (see `producers.supervisors.peers.marks`), until the returned file is removed."""
     folder = owner.kubelet_folder / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
-    file = folder / str(namespace)
+    file = folder / mark
     part = file.with_suffix(".part")
     part.write_text(json.dumps(asdict(owner.identity)), encoding="utf-8")
     part.rename(file)  # whoever reads finds it whole
@@ -43,9 +46,10 @@ def note(owner: Owner, namespace: int) -> Path:
 
 def pod_of(kubelet_folder: Path, pid: int) -> PodIdentity | None:
     """Whose a process is; None for one that is gone or belongs to no container of this kubelet."""
-    try:
-        namespace = Path(f"/proc/{pid}/ns/pid").stat().st_ino
-        noted = (kubelet_folder / FOLDER / str(namespace)).read_text(encoding="utf-8")
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    return PodIdentity(**json.loads(noted))
+    for mark in marks(pid):
+        try:
+            noted = (kubelet_folder / FOLDER / mark).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            continue
+        return PodIdentity(**json.loads(noted))
+    return None

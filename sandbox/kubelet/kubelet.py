@@ -5,6 +5,7 @@ nodes fit into one test. Whatever happens to it, no container outlives the proce
 """
 
 import random
+import sys
 import threading
 from datetime import timedelta
 from pathlib import Path
@@ -25,8 +26,10 @@ from sandbox.kubelet.devices import Devices
 from sandbox.kubelet.host import Addresses, Host, Timing
 from sandbox.kubelet.node import Heart, NodeOptions
 from sandbox.kubelet.pod import PodWorker, logs_of
+from sandbox.kubelet.process import Way, best_way
 
-IMAGE_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+IMAGE_PATH: Final = f"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:{Path(sys.executable).parent}"
+"""An image's own, and last our Python's: there may be no other on the machine, and the supervisor needs one."""
 FIRST_LIST: Final = timedelta(seconds=30)
 
 
@@ -38,6 +41,7 @@ class Kubelet:
         options: what the node is.
         folder: volumes, logs and identities of its pods.
         timing: how quick it is.
+        way: how containers are run; by default enclosed where this machine lets this user, else as plain processes.
         network: first three numbers of its addresses, such as ``127.70.3``; by default a random one of its own.
     """
 
@@ -48,6 +52,8 @@ class Kubelet:
         folder: Path,
         timing: Timing | None = None,
         network: str | None = None,
+        *,
+        way: Way | None = None,
     ) -> None:
         settings = KubernetesSettings(
             kubeconfig=kubeconfig, timeout=timedelta(seconds=5), rate=1000, burst=1000
@@ -62,6 +68,7 @@ class Kubelet:
             environment={"PATH": IMAGE_PATH, **options.environment, **_service_environment(kubeconfig)},
             timing=timing or Timing(),
             host_paths=options.host_paths,
+            way=way or best_way(),
         )
         self._heart = Heart(options, self._host)
         self._workers: dict[str, PodWorker] = {}
@@ -172,6 +179,11 @@ class Kubelet:
     def folder(self) -> Path:
         """Where `identity.pod_of` looks, from any process."""
         return self._host.folder
+
+    @property
+    def way(self) -> Way:
+        """How its containers are run."""
+        return self._host.way
 
     @property
     def address(self) -> str:

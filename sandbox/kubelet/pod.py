@@ -16,10 +16,11 @@ from runtime.errors import ApiConflict, ApiError, ApiInvalid, ApiNotFound
 from runtime.kubernetes import Object, PatchKind
 from sandbox.errors import NotEnoughDevices, Unsupported
 from sandbox.kubelet import environment, identity
+from sandbox.kubelet.command import Command
 from sandbox.kubelet.container import Container, RestartPolicy
 from sandbox.kubelet.host import Host
 from sandbox.kubelet.pod_status import Outline, PodStatus
-from sandbox.kubelet.process import Command, ContainerProcess
+from sandbox.kubelet.process import ContainerProcess
 from sandbox.kubelet.volumes import Volumes
 
 LEAST_GRACE: Final = 1  # seconds; the kubelet never gives less, also to a pod deleted by force
@@ -355,6 +356,7 @@ class PodWorker:
             self._folder / "containers" / name / str(run),
             log,
             identity.Owner(self._host.folder, owner),
+            self._host.way,
         )
 
     def _hostname(self) -> str:

@@ -15,9 +15,9 @@ from typing import Final
 
 from runtime.kubernetes import Object
 from sandbox.errors import Unsupported
+from sandbox.kubelet.command import Mount
 from sandbox.kubelet.environment import Lookup
 from sandbox.kubelet.fields import field_value, resource_value
-from sandbox.kubelet.process import Mount
 
 Files = dict[str, bytes]
 TokenSource = Callable[[Object, Object], bytes]

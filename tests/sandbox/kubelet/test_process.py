@@ -11,7 +11,8 @@ import pytest
 
 from sandbox.errors import StartFailed
 from sandbox.kubelet import process
-from sandbox.kubelet.process import Command, ContainerProcess, Mount
+from sandbox.kubelet.command import Command, Mount
+from sandbox.kubelet.process import ContainerProcess, Way
 
 SECONDS = 20.0
 ENV = {"PATH": "/usr/bin:/bin"}
@@ -162,7 +163,7 @@ def test_a_machine_that_permits_no_enclosure_is_told_so(
 ) -> None:
     refused = tmp_path / "enclosure.py"
     refused.write_text('import os\nos.write(0, b\'{"error": "Operation not permitted"}\\n\')\n', "utf-8")
-    monkeypatch.setattr(process, "ENCLOSURE", refused)
+    monkeypatch.setitem(process.PROGRAMS, Way.ENCLOSED, refused)
 
     assert "Operation not permitted" in (process.missing() or "")
 
