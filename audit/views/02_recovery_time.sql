@@ -63,7 +63,7 @@ WITH spans AS
     INNER JOIN {db}.milestones AS m ON m.cluster = spans.cluster AND m.run = spans.run
     WHERE m.reached_at >= spans.decided
         AND m.reached_at <= coalesce(spans.next_decided, spans.closed + INTERVAL 1 HOUR, toDateTime64('2199-01-01 00:00:00', 6, 'UTC'))
-        AND (m.attempt < 0 OR m.attempt = spans.attempt)
+        AND (m.attempt <= 0 OR m.attempt = spans.attempt) -- a new pod is told of no attempt before its first start
     GROUP BY cluster, incident, attempt
 )
 SELECT
