@@ -1,4 +1,7 @@
-"""A real Kubernetes control plane for tests: `cluster` shared by the session, `new_cluster` for a test that stops or configures it.
+"""A Kubernetes cluster for tests: `cluster` shared by the session, `new_cluster` for a test that stops or configures it.
+
+It is the real control plane. Tests of the modules in `ON_BOTH` run on the sandbox's stand-in as well, which needs neither Go nor root: what
+they say of the real one they say of it. A difference is mended in the stand-in, never in the test.
 
 The shared one is left as it is found by giving each test a `namespace` of its own. Nodes belong to no namespace: a test that makes
 some takes names and labels of its own.
@@ -20,10 +23,19 @@ from runtime.errors import ApiError, ApiNotFound
 from runtime.kubernetes import Cluster
 from runtime.settings import KubernetesSettings
 from sandbox import control_plane
+from sandbox.cluster_standin import ClusterStandIn
 from sandbox.control_plane import ControlPlane, Options
 from sandbox.kubelet import Backoff, Kubelet, NodeOptions, Timing, process
 from tests.real import parts
 
+Plane = ControlPlane | ClusterStandIn
+REAL, STAND_IN = "control-plane", "stand-in"
+ON_BOTH = frozenset(
+    {
+        "test_conformance",
+    }
+)
+"""Modules whose tests run on both."""
 LONGEST_NAMESPACE = 63  # a DNS label
 ACCOUNT_SECONDS = 20.0
 BRISK = Timing(heartbeat=timedelta(seconds=1), backoff=Backoff(base=timedelta(milliseconds=200)))
@@ -32,7 +44,7 @@ BRISK = Timing(heartbeat=timedelta(seconds=1), backoff=Backoff(base=timedelta(mi
 class NewCluster(Protocol):
     """Starts a control plane of the test's own; it ends with the test."""
 
-    def __call__(self, options: Options | None = None) -> ControlPlane:
+    def __call__(self, options: Options | None = None) -> Plane:
         """`options` say what it consists of and how it judges nodes."""
 
 
@@ -43,7 +55,7 @@ class NewKubelet(Protocol):
         self,
         name: str | None = None,
         *,
-        plane: ControlPlane | None = None,
+        plane: Plane | None = None,
         devices: Mapping[str, int] | None = None,
         labels: Mapping[str, str] | None = None,
         timing: Timing = BRISK,
@@ -51,7 +63,7 @@ class NewKubelet(Protocol):
         """`plane` is the shared one when it is not given; there the name is to be unique, as one made up is."""
 
 
-def client_of(plane: ControlPlane, name: str = "test", kubeconfig: Path | None = None) -> Cluster:
+def client_of(plane: Plane, name: str = "test", kubeconfig: Path | None = None) -> Cluster:
     """Connect as `admin`, or as whoever `kubeconfig` says."""
     return Cluster(KubernetesSettings(kubeconfig=kubeconfig or plane.kubeconfig), name)
 
@@ -70,9 +82,20 @@ def make_namespace(api: Cluster, name: str) -> str:
             return name
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Let what asks for a cluster run on both kinds, where its module is listed."""
+    name = metafunc.module.__name__.rpartition(".")[2]
+    both = [REAL, STAND_IN] if name in ON_BOTH else [REAL]
+    for fixture in ("cluster", "new_cluster"):
+        if fixture in metafunc.fixturenames and len(both) > 1:
+            metafunc.parametrize(
+                fixture, both, indirect=True, scope="session" if fixture == "cluster" else None
+            )
+
+
 @pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """One control plane for the whole session, nodes judged as Kubernetes does by default. Never stop any part of it."""
+def shared_control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """The real one of the session."""
     parts.need("Kubernetes", control_plane.missing())
     plane = ControlPlane(tmp_path_factory.mktemp("kubernetes") / "cluster")
     try:
@@ -82,8 +105,29 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 
 
 @pytest.fixture(scope="session")
-def api(cluster: ControlPlane) -> Cluster:
-    """The shared control plane's client, as user `admin`."""
+def shared_stand_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterStandIn]:
+    """The stand-in of the session."""
+    plane = ClusterStandIn(tmp_path_factory.mktemp("stand-in") / "cluster")
+    try:
+        yield plane.start()
+    finally:
+        plane.kill()
+
+
+@pytest.fixture(scope="session")
+def cluster(request: pytest.FixtureRequest) -> Plane:
+    """One cluster for the whole session, nodes judged as Kubernetes does by default. Never stop any part of it.
+
+    The real control plane; in modules of `ON_BOTH` each test runs a second time on the stand-in.
+    """
+    kind = getattr(request, "param", REAL)
+    found: Plane = request.getfixturevalue("shared_stand_in" if kind == STAND_IN else "shared_control_plane")
+    return found
+
+
+@pytest.fixture(scope="session")
+def api(cluster: Plane) -> Cluster:
+    """The shared cluster's client, as user `admin`."""
     return client_of(cluster)
 
 
@@ -97,13 +141,16 @@ def namespace(request: pytest.FixtureRequest, api: Cluster) -> Iterator[str]:
 
 
 @pytest.fixture
-def new_cluster(tmp_path: Path) -> Iterator[NewCluster]:
-    """Make control planes of the test's own, started; each ends with the test, whatever the test did to it."""
-    parts.need("Kubernetes", control_plane.missing())
-    planes: list[ControlPlane] = []
+def new_cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[NewCluster]:
+    """Make clusters of the test's own, started; each ends with the test, whatever the test did to it. Of both kinds, as `cluster`."""
+    is_stand_in = getattr(request, "param", REAL) == STAND_IN
+    if not is_stand_in:
+        parts.need("Kubernetes", control_plane.missing())
+    planes: list[Plane] = []
 
-    def make(options: Options | None = None) -> ControlPlane:
-        plane = ControlPlane(tmp_path / f"cluster-{len(planes)}", options)
+    def make(options: Options | None = None) -> Plane:
+        folder = tmp_path / f"cluster-{len(planes)}"
+        plane: Plane = ClusterStandIn(folder, options) if is_stand_in else ControlPlane(folder, options)
         planes.append(plane)
         return plane.start()
 
@@ -121,19 +168,18 @@ def containers() -> None:
 @pytest.fixture
 def new_kubelet(request: pytest.FixtureRequest, tmp_path: Path, containers: None) -> Iterator[NewKubelet]:
     """Make nodes of the test's own, Ready when returned. Talks to the API as a node, with a node's rights."""
-    parts.need("Kubernetes", control_plane.missing())
     del containers  # they can be run
-    running: list[tuple[ControlPlane, Kubelet]] = []
+    running: list[tuple[Plane, Kubelet]] = []
 
     def make(
         name: str | None = None,
         *,
-        plane: ControlPlane | None = None,
+        plane: Plane | None = None,
         devices: Mapping[str, int] | None = None,
         labels: Mapping[str, str] | None = None,
         timing: Timing = BRISK,
     ) -> Kubelet:
-        of: ControlPlane = plane or request.getfixturevalue("cluster")
+        of: Plane = plane or request.getfixturevalue("cluster")
         node = NodeOptions(name or f"node-{uuid.uuid4().hex[:8]}", labels=labels or {}, devices=devices or {})
         user = of.kubeconfig_of(f"system:node:{node.name}", ["system:nodes"])
         kubelet = Kubelet(user, node, tmp_path / "kubelets" / node.name, timing)
