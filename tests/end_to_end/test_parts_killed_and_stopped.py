@@ -27,7 +27,7 @@ from tests.end_to_end.seen import FINISHED, RECOVERED, closed, finished, inciden
 PARTS: Final = ("recovery", "actuators", "watcher", "agent", "router")
 STANDS_STILL: Final = 8.0
 """Seconds. Longer than session (3 s), rebalance (5 s), transaction (5 s) and the watcher's Lease (3 s) on a stage."""
-AT_MOST_STILL: Final = 12.0
+AT_MOST_STILL: Final = 10.0
 """Seconds it is given for somebody to take its place: longer, and deadlines of the steps pass, which is another story."""
 LOOK_EVERY: Final = 0.1
 WAITS_AT: Final = 160
