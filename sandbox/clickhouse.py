@@ -1,11 +1,13 @@
 """The store of the sandbox: ClickHouse's engine behind ClickHouse's HTTP interface, in a process of its own that cannot outlive its starter.
 
 A stand-in for a server, honest in what it is: the engine, its SQL, its formats and errors are the real ones; users, rights and connections are
-the front's. It can be cut (`pause`), killed and started again on its data, as a real server can.
+the front's. It can stand still (`pause`), be killed and started again on its data, and misbehave as told (`suffer`).
 """
 
 from __future__ import annotations
 
+import http.client
+import json
 import signal
 import subprocess
 import sys
@@ -15,9 +17,10 @@ import urllib.request
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from sandbox import ports, tied_process
+from sandbox.clickhouse_faults import PATH, Fault
 from sandbox.errors import NotRunning, StartFailed
 
 LOOK_SECONDS: Final = 0.05
@@ -68,6 +71,28 @@ class ClickHouse:
     def resume(self) -> None:
         """Answer again."""
         self._running().send_signal(signal.SIGCONT)
+
+    def suffer(self, fault: Fault) -> None:
+        """From here on (see `sandbox.clickhouse_faults`); a store that is started again suffers nothing."""
+        self._told("POST", fault.to_json())
+
+    def recover(self) -> None:
+        """No more faults."""
+        self._told("DELETE")
+
+    def suffered(self) -> int:
+        """How often a fault struck since the last start."""
+        return int(self._told("GET")["struck"])
+
+    def _told(self, method: str, body: bytes | None = None) -> dict[str, Any]:
+        self._running()
+        line = http.client.HTTPConnection(ports.LOOPBACK, self.port, timeout=self._patience)
+        try:
+            line.request(method, PATH, body)
+            told: dict[str, Any] = json.loads(line.getresponse().read())
+            return told
+        finally:
+            line.close()
 
     def kill(self) -> None:
         """End it at once, whatever it does."""

@@ -7,13 +7,17 @@ compression of bodies (a client asks for none), sessions, temporary tables, exte
 
 Users stand for the rights a real server grants: `reader` runs in the engine's readonly mode and reads no files, `writer` inserts and
 reads, `migrator` may do anything.
+
+It can be told to misbehave, as servers and the way to them do: see `sandbox.clickhouse_faults`.
 """
 
 from __future__ import annotations
 
 import argparse
 import base64
+import contextlib
 import re
+import socket
 import tempfile
 import threading
 import time
@@ -24,6 +28,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Final, Protocol
 from urllib.parse import parse_qs, urlsplit
+
+from sandbox.clickhouse_faults import PATH as FAULTS_PATH
+from sandbox.clickhouse_faults import Fault, Faults, Kind
 
 READS: Final = frozenset({"SELECT", "WITH", "SHOW", "DESCRIBE", "DESC", "EXPLAIN", "EXISTS"})
 _ALLOWED: Final[Mapping[str, frozenset[str] | None]] = {
@@ -129,11 +136,7 @@ class Front:
             self._know(user, password)
             return self._run(arguments, body, user, query_id)
         except Refused as refused:
-            text = str(refused)
-            if not text.startswith("Code: "):
-                text = f"Code: {refused.code}. DB::Exception: {text}"
-            headers = {"X-ClickHouse-Exception-Code": str(refused.code), "X-ClickHouse-Query-Id": query_id}
-            return Answer(refused.status, text.encode(), headers)
+            return _refusal(refused, query_id)
 
     def _know(self, user: str, password: str) -> None:
         if self._passwords.get(user) != password:
@@ -191,20 +194,41 @@ class Front:
             return self._engine.run(_with_settings(statement, settings), "TabSeparated", {})
 
 
+def _refusal(refused: Refused, query_id: str) -> Answer:
+    text = str(refused)
+    if not text.startswith("Code: "):
+        text = f"Code: {refused.code}. DB::Exception: {text}"
+    headers = {"X-ClickHouse-Exception-Code": str(refused.code), "X-ClickHouse-Query-Id": query_id}
+    return Answer(refused.status, text.encode(), headers)
+
+
+def _refusal_as_told(fault: Fault) -> Answer:
+    if fault.code:
+        return _refusal(Refused(fault.status, fault.code, fault.message), str(uuid.uuid4()))
+    return Answer(fault.status, f"{fault.message}\n".encode(), {})
+
+
+def _head(body: bytes) -> str:
+    return body[:65_536].decode("utf-8", "replace")
+
+
 def _split(body: bytes) -> tuple[str, bytes]:
     """Statement and data of a body that holds both: an insert's data begins behind its first line's format."""
-    head = body[:65_536].decode("utf-8", "replace")
-    found = _INSERT.match(head)
+    found = _INSERT.match(_head(body))
     if found is None:
         return body.decode("utf-8", "replace"), b""
     length = len(found[0].encode())
     return found[0], body[length:]
 
 
+def _first_word(statement: str) -> str:
+    found = _FIRST_WORD.match(statement)
+    return found[1].upper() if found else ""
+
+
 def _may(user: str, statement: str) -> None:
     allowed = _ALLOWED.get(user)
-    found = _FIRST_WORD.match(statement)
-    word = found[1].upper() if found else ""
+    word = _first_word(statement)
     if allowed is not None and word not in allowed:
         raise Refused(403, 497, f"{user}: Not enough privileges for {word or 'an empty statement'}")
     if user == "reader" and _SOURCES.search(statement):
@@ -239,6 +263,7 @@ class FrontServer(ThreadingHTTPServer):
     def __init__(self, port: int, front: Front) -> None:
         super().__init__(("127.0.0.1", port), Handler)
         self.front = front
+        self.faults = Faults()
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -254,6 +279,14 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         """A statement in the body, or data for one in the address."""
         self._serve(self._body())
+
+    def do_DELETE(self) -> None:
+        """No more faults."""
+        if urlsplit(self.path).path == FAULTS_PATH:
+            self.server.faults.clear()
+            self._send(Answer(200, self.server.faults.to_json(), {}))
+        else:
+            self._send(Answer(501, b"not served here\n", {}))
 
     def _body(self) -> bytes:
         if self.headers.get("Transfer-Encoding", "").lower() == "chunked":
@@ -274,14 +307,48 @@ class Handler(BaseHTTPRequestHandler):
         if parts.path == "/ping":
             self._send(Answer(200, b"Ok.\n", {}))
             return
+        if parts.path == FAULTS_PATH:
+            self._take_fault(body)
+            return
         if parts.path != "/":
             self._send(Answer(501, b"not served here\n", {}))
             return
         if self.headers.get("Content-Encoding"):
             self._send(Answer(501, b"compressed bodies are not served here\n", {}))
             return
-        user, password = self._who(arguments)
-        self._send(self.server.front.answer(arguments, body, user, password))
+        self._answer(
+            arguments, body, self.server.faults.strike(_first_word(arguments.get("query") or _head(body)))
+        )
+
+    def _answer(self, arguments: Mapping[str, str], body: bytes, fault: Fault | None) -> None:
+        kind = None if fault is None else fault.kind
+        if fault is not None and kind is Kind.REFUSE:
+            self._send(_refusal_as_told(fault))
+            return
+        if kind is Kind.CUT_BEFORE:
+            self._cut()
+            return
+        if fault is not None and kind is Kind.DELAY:
+            time.sleep(fault.seconds)
+        answer = self.server.front.answer(arguments, body, *self._who(arguments))
+        if kind is Kind.CUT_AFTER:
+            self._cut()
+        else:
+            self._send(answer)
+
+    def _cut(self) -> None:
+        self.close_connection = True
+        with contextlib.suppress(OSError):  # the client's own end came first
+            self.connection.shutdown(socket.SHUT_RDWR)
+
+    def _take_fault(self, body: bytes) -> None:
+        try:
+            if body:
+                self.server.faults.add(Fault.from_json(body))
+        except (ValueError, TypeError, KeyError) as error:
+            self._send(Answer(400, f"no fault: {error}\n".encode(), {}))
+        else:
+            self._send(Answer(200, self.server.faults.to_json(), {}))
 
     def _who(self, arguments: Mapping[str, str]) -> tuple[str, str]:
         given = self.headers.get("Authorization", "")
@@ -296,8 +363,11 @@ class Handler(BaseHTTPRequestHandler):
         for name, value in answer.headers.items():
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(answer.body)))
-        self.end_headers()
-        self.wfile.write(answer.body)
+        try:
+            self.end_headers()
+            self.wfile.write(answer.body)
+        except (BrokenPipeError, ConnectionResetError):  # whoever asked has given up
+            self.close_connection = True
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
         """Say nothing."""
