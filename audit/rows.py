@@ -16,17 +16,18 @@ from functools import singledispatch
 from typing import Any, Final
 
 from schemas.commands import Command, Outcome
-from schemas.envelope import Event, Payload, decode
+from schemas.envelope import Event, Payload, Trust, decode
 from schemas.errors import DecodeError
 from schemas.facts import Fact
 from schemas.ids import RUN, subject_kind, subject_name
 from schemas.mailbox import MAILBOX, Tick
 from schemas.records import Decision, Incident, RulebookRelease
 from schemas.signals import Signal
-from schemas.topics import DEADLETTERS, INBOX
+from schemas.topics import DEADLETTERS, EXTERNAL_SIGNALS, INBOX
 
 Row = dict[str, Any]
 NOT_TOLD: Final = -1
+NEVER: Final = datetime(1970, 1, 1, tzinfo=UTC)
 KEPT_OF_UNREADABLE: Final = 64 * 1024
 """Bytes of a message that only the audit could not read; its length stands beside it."""
 _INT32: Final = (-(2**31), 2**31 - 1)
@@ -85,10 +86,15 @@ def place(record: Record) -> Placed | None:
         raise DecodeError("nested too deeply to be read") from error
     if record.topic == INBOX.name and isinstance(event.data, (Signal, Fact)):
         return None
+    if record.topic == EXTERNAL_SIGNALS.name and not isinstance(event.data, Signal):
+        # Trust belongs to the topic, whatever the message says (finding R47): what we decide and do, only our own topics tell.
+        raise DecodeError(f"{event.type} is no signal; other systems may only tell what they see")
     table = _table(event.data)
     if table is None:
         return None
     row = _row(event.data, event)
+    if record.topic == EXTERNAL_SIGNALS.name:
+        row["trust"] = Trust.EXTERNAL.value
     if "payload" in row:
         row["payload"] = record.value.decode("utf-8", "replace")
     return Placed(table, _fitting(row) | _position(record))
@@ -187,6 +193,7 @@ def _row(payload: Payload, event: Event) -> Row:
         "cause": cause if isinstance(cause, str) else "",
         "ordered_by": _text(getattr(payload, "by", None) or getattr(payload, "released_by", None)),
         "reason": _text(getattr(payload, "reason", None)),
+        "until": getattr(payload, "until", None) or NEVER,
     }
 
 
@@ -232,6 +239,8 @@ def _(payload: Signal, event: Event) -> Row:
         "tier": _text(getattr(payload, "tier", None)),
         "seconds": getattr(payload, "duration_seconds", 0.0),
         "clock_offset": math.nan if offset is None else offset,
+        "unit": _text(getattr(chip, "unit", None) or getattr(payload, "unit", None)),
+        "incident": _text(getattr(payload, "incident", None)),
     }
 
 
@@ -262,6 +271,7 @@ def _(payload: Fact, event: Event) -> Row:
         "ready": bool(getattr(payload, "ready", False)),
         "cordoned": bool(getattr(payload, "cordoned", False)),
         "our_taint": bool(getattr(payload, "our_taint", False)),
+        "released_by": _text(getattr(payload, "released_by", None)),
         "chips": list(getattr(payload, "chips", ())),
         "annotations": dict(getattr(payload, "annotations", {})),
     }

@@ -2,17 +2,6 @@
 -- length 0; a boundary that was never told leaves its phase and the next incomplete (NULL), never 0. An attempt that failed ends where the next
 -- one was decided: what it was at takes the rest, what it never reached has no length.
 
-CREATE OR REPLACE VIEW {db}.strategy_phases AS
-SELECT DISTINCT
-    rulebook,
-    JSONExtractString(strategy_json, 'id') AS strategy,
-    JSONExtract(strategy_json, 'phases', 'Array(String)') AS phases
-FROM
-(
-    SELECT rulebook, arrayJoin(JSONExtractArrayRaw(content, 'strategies')) AS strategy_json
-    FROM {db}.rulebooks FINAL
-);
-
 CREATE OR REPLACE VIEW {db}.milestones AS
 SELECT
     s.cluster AS cluster,
@@ -22,10 +11,14 @@ SELECT
     s.epoch AS epoch,
     s.rank AS rank,
     s.event_time AS reached_at,
-    s.step AS step
+    s.step AS step,
+    s.event_id AS event_id
 FROM {db}.signals_once AS s
-WHERE s.kind = 'milestone';
+WHERE s.kind = 'milestone' AND s.trust != 'external';
 
+-- A mark belongs to the attempt of its run that was decided last before it; the last attempt of an incident takes what comes within an hour of
+-- the end. The supervisor tells when commands started, the training process what it loaded, connected and stepped, the watcher which pods are
+-- bound: of these the last before the first step, since a pod that moves later ends no phase.
 CREATE OR REPLACE VIEW {db}.boundaries AS
 WITH spans AS
 (
@@ -33,7 +26,7 @@ WITH spans AS
         a.cluster AS cluster,
         a.incident AS incident,
         a.attempt AS attempt,
-        i.run AS run,
+        substring(a.subject, 5) AS run,
         a.strategy AS strategy,
         a.rulebook AS rulebook,
         row_number() OVER w = 1 AS first,
@@ -41,11 +34,11 @@ WITH spans AS
         toDateTime64(a.decided_at, 6, 'UTC') AS decided,
         leadInFrame(toNullable(toDateTime64(a.decided_at, 6, 'UTC')), 1, NULL) OVER w AS next_decided,
         a.terminated_at AS terminated,
-        a.scheduled_at AS scheduled,
-        i.closed_at AS closed,
+        a.scheduled_at AS running,
+        if(i.closed_at = toDateTime64('2199-01-01 00:00:00', 6, 'UTC'), NULL, i.closed_at) AS closed,
         i.result AS result
     FROM {db}.attempts AS a
-    INNER JOIN {db}.incidents AS i ON i.cluster = a.cluster AND i.incident = a.incident
+    INNER JOIN {db}.incident_totals AS i FINAL ON i.cluster = a.cluster AND i.incident = a.incident
     WHERE a.strategy NOT IN ('fail_job', 'release_job')
     WINDOW w AS (PARTITION BY a.cluster, a.incident ORDER BY a.attempt ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING)
 ), reached AS
@@ -54,20 +47,39 @@ WITH spans AS
         spans.cluster AS cluster,
         spans.incident AS incident,
         spans.attempt AS attempt,
-        maxIf(m.reached_at, m.milestone = 'command_started') AS started,
-        maxIf(m.reached_at, m.milestone = 'checkpoint_loaded') AS loaded,
-        maxIf(m.reached_at, m.milestone = 'communication_ready') AS connected,
-        minIf(m.reached_at, m.milestone = 'first_step') AS stepped,
-        minIf(m.reached_at, m.milestone = 'stable') AS stable
-    FROM spans
-    INNER JOIN {db}.milestones AS m ON m.cluster = spans.cluster AND m.run = spans.run
-    WHERE m.reached_at >= spans.decided
-        AND m.reached_at <= coalesce(spans.next_decided, spans.closed + INTERVAL 1 HOUR, toDateTime64('2199-01-01 00:00:00', 6, 'UTC'))
+        maxIf(m.last_at, m.name = 'command_started') AS started,
+        maxIf(m.last_at, m.name = 'checkpoint_loaded') AS loaded,
+        maxIf(m.last_at, m.name = 'communication_ready') AS connected,
+        minIf(m.first_at, m.name = 'first_step') AS stepped,
+        minIf(m.first_at, m.name = 'stable') AS stable,
+        groupArrayIf(m.last_at, m.name = 'bound') AS bindings
+    FROM
+    (
+        SELECT cluster, run, toString(name) AS name, attempt, first_at, last_at
+        FROM {db}.run_marks
+        WHERE name IN ('command_started', 'checkpoint_loaded', 'communication_ready', 'first_step', 'stable', 'bound')
+    ) AS m
+    ASOF INNER JOIN spans ON m.cluster = spans.cluster AND m.run = spans.run AND m.first_at >= spans.decided
+    WHERE m.first_at <= coalesce(spans.next_decided, spans.closed + INTERVAL 1 HOUR, toDateTime64('2199-01-01 00:00:00', 6, 'UTC'))
         AND (m.attempt <= 0 OR m.attempt = spans.attempt) -- a new pod is told of no attempt before its first start
     GROUP BY cluster, incident, attempt
 )
 SELECT
-    spans.*,
+    spans.cluster AS cluster,
+    spans.incident AS incident,
+    spans.attempt AS attempt,
+    spans.run AS run,
+    spans.strategy AS strategy,
+    spans.rulebook AS rulebook,
+    spans.first AS first,
+    spans.began AS began,
+    spans.decided AS decided,
+    spans.next_decided AS next_decided,
+    spans.terminated AS terminated,
+    arrayMax(arrayFilter(at -> reached.stepped = 0 OR at <= reached.stepped, reached.bindings)) AS bound,
+    if(bound = 0, spans.running, greatest(bound, coalesce(spans.terminated, bound))) AS scheduled,
+    spans.closed AS closed,
+    spans.result AS result,
     if(reached.started = 0, NULL, reached.started) AS started,
     if(reached.loaded = 0, NULL, reached.loaded) AS loaded,
     if(reached.connected = 0, NULL, reached.connected) AS connected,
@@ -113,15 +125,25 @@ SELECT
         seconds < 0, 'clock_skew',
         'measured') AS state
 FROM {db}.boundaries AS b
-LEFT JOIN {db}.strategy_phases AS sp ON sp.rulebook = b.rulebook AND sp.strategy = b.strategy
+LEFT JOIN {db}.rulebook_strategies AS sp FINAL ON sp.rulebook = b.rulebook AND sp.strategy = b.strategy
 ARRAY JOIN places AS place;
 
+-- `class` is the ladder class that the rulebook of the incident gives its code, or what began it where there is no code.
 CREATE OR REPLACE VIEW {db}.rto AS
 SELECT
     i.cluster AS cluster,
     i.incident AS incident,
     i.run AS run,
     i.strategy AS strategy,
+    multiIf(
+        k.class != '', toString(k.class),
+        i.code != '', 'by_severity',
+        i.ladder_row = '3', 'preemption',
+        i.ladder_row = '7', 'hang',
+        i.ladder_row = '8', 'pre_check',
+        i.ladder_row = '9', 'eviction',
+        i.ladder_row = '10', 'abnormal_end',
+        'other') AS class,
     i.domain AS domain,
     i.code AS code,
     i.node AS node,
@@ -129,24 +151,22 @@ SELECT
     i.fault_time AS fault_time,
     toStartOfMonth(i.fault_time) AS month,
     i.result AS result,
-    multiIf(i.state != 'closed', 'open', i.result = 'recovered' AND isNotNull(l.stable), 'recovered', isNotNull(l.stepped), 'stable_unknown', 'never') AS outcome,
+    multiIf(isNull(i.closed_at), 'open', i.result = 'recovered' AND isNotNull(l.stable), 'recovered', isNotNull(l.stepped), 'stable_unknown', 'never') AS outcome,
     if(isNull(l.stable), NULL, (toUnixTimestamp64Micro(assumeNotNull(l.stable)) - toUnixTimestamp64Micro(i.fault_time)) / 1e6) AS rto_seconds,
     if(isNull(l.stepped), NULL, (toUnixTimestamp64Micro(assumeNotNull(l.stepped)) - toUnixTimestamp64Micro(i.fault_time)) / 1e6) AS rto_first_step_seconds
 FROM {db}.incidents AS i
 LEFT JOIN
 (
-    SELECT cluster, incident, argMax(stable, attempt) AS stable, argMax(stepped, attempt) AS stepped
-    FROM (SELECT cluster, incident, attempt, tuple(stable).1 AS stable, tuple(stepped).1 AS stepped FROM {db}.boundaries)
-    GROUP BY cluster, incident
-) AS l ON l.cluster = i.cluster AND l.incident = i.incident;
+    SELECT cluster, incident, stable, stepped FROM {db}.boundaries WHERE isNull(next_decided)
+) AS l ON l.cluster = i.cluster AND l.incident = i.incident
+LEFT JOIN {db}.rulebook_codes AS k FINAL ON k.rulebook = i.rulebook AND k.code = i.code;
 
 CREATE OR REPLACE VIEW {db}.rto_by_strategy AS
 SELECT
     cluster,
     month,
     strategy,
-    domain,
-    code,
+    class,
     countIf(outcome = 'recovered') AS recovered,
     countIf(outcome = 'open') AS open,
     countIf(outcome = 'never') AS never_recovered,
@@ -156,4 +176,4 @@ SELECT
     quantileExactIf(0.99)(rto_seconds, outcome = 'recovered') AS rto_p99,
     quantileExactIf(0.5)(rto_first_step_seconds, isNotNull(rto_first_step_seconds)) AS first_step_p50
 FROM {db}.rto
-GROUP BY cluster, month, strategy, domain, code;
+GROUP BY cluster, month, strategy, class;

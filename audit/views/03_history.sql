@@ -1,89 +1,134 @@
 -- Who is a lemon, why was a node isolated, what was lost, and the whole chain behind one incident.
 
+-- The step at the fault is the last one told before it, not the highest ever: a run that was set back counts from where it was. What an attempt
+-- restored is what the process said it loaded after the decision, and the state it holds is as old as the begin of its save (recovery 8).
 CREATE OR REPLACE VIEW {db}.rpo AS
-WITH lost AS
+WITH spans AS
 (
-    SELECT
-        b.cluster AS cluster,
-        b.incident AS incident,
-        b.attempt AS attempt,
-        b.run AS run,
-        maxIf(p.step, p.kind = 'progress' AND p.event_time <= b.began) AS step_at_fault,
-        argMinIf(p.step, p.event_time, p.kind = 'checkpoint' AND p.edge = 'restored' AND p.event_time >= b.decided) AS step_restored
-    FROM {db}.boundaries AS b
-    INNER JOIN {db}.signals_once AS p ON p.cluster = b.cluster AND p.run = b.run
-    WHERE p.kind IN ('progress', 'checkpoint') AND p.step >= 0
-    GROUP BY cluster, incident, attempt, run
+    SELECT cluster, incident, attempt, run, began, decided, coalesce(next_decided, closed + INTERVAL 1 HOUR, toDateTime64('2199-01-01 00:00:00', 6, 'UTC')) AS until
+    FROM {db}.boundaries
+), reached AS
+(
+    SELECT spans.cluster AS cluster, spans.incident AS incident, spans.attempt AS attempt, argMax(m.step, (m.last_at, m.step)) AS step
+    FROM (SELECT cluster, run, step, last_at FROM {db}.run_marks WHERE name = 'step') AS m
+    ASOF INNER JOIN spans ON m.cluster = spans.cluster AND m.run = spans.run AND m.last_at <= spans.began
+    GROUP BY cluster, incident, attempt
+), restored AS
+(
+    SELECT spans.cluster AS cluster, spans.incident AS incident, spans.attempt AS attempt, argMin(m.step, m.first_at) AS step
+    FROM (SELECT cluster, run, step, first_at FROM {db}.run_marks WHERE name = 'restored') AS m
+    ASOF INNER JOIN spans ON m.cluster = spans.cluster AND m.run = spans.run AND m.first_at >= spans.decided
+    WHERE m.first_at <= spans.until
+    GROUP BY cluster, incident, attempt
 )
 SELECT
-    lost.cluster AS cluster,
-    lost.incident AS incident,
-    lost.run AS run,
-    lost.attempt AS attempt,
-    lost.step_at_fault AS step_at_fault,
-    lost.step_restored AS step_restored,
-    greatest(lost.step_at_fault - lost.step_restored, 0) AS rpo_steps,
-    saved.begun AS captured_at,
-    if(saved.begun = 0, NULL, (toUnixTimestamp64Micro(i.fault_time) - toUnixTimestamp64Micro(saved.begun)) / 1e6) AS rpo_seconds
-FROM lost
-INNER JOIN {db}.incidents AS i ON i.cluster = lost.cluster AND i.incident = lost.incident
+    i.cluster AS cluster,
+    i.incident AS incident,
+    i.run AS run,
+    restored.attempt AS attempt,
+    reached.step AS step_at_fault,
+    restored.step AS step_restored,
+    greatest(step_at_fault - step_restored, 0) AS rpo_steps,
+    arrayMax(arrayFilter(at -> at <= i.fault_time, saved.begun)) AS captured,
+    if(captured = 0, NULL, captured) AS captured_at,
+    if(captured = 0, NULL, (toUnixTimestamp64Micro(i.fault_time) - toUnixTimestamp64Micro(captured)) / 1e6) AS rpo_seconds
+FROM restored
+INNER JOIN {db}.incidents AS i ON i.cluster = restored.cluster AND i.incident = restored.incident
+INNER JOIN (SELECT cluster, incident, argMin(step, attempt) AS step FROM reached GROUP BY cluster, incident) AS reached
+    ON reached.cluster = restored.cluster AND reached.incident = restored.incident
 LEFT JOIN
 (
-    SELECT cluster, run, step, min(event_time) AS begun
-    FROM {db}.signals_once
-    WHERE kind = 'checkpoint' AND edge = 'begin'
+    SELECT cluster, run, step, groupArray(first_at) AS begun
+    FROM {db}.run_marks
+    WHERE name = 'begin'
     GROUP BY cluster, run, step
-) AS saved ON saved.cluster = lost.cluster AND saved.run = lost.run AND saved.step = lost.step_restored;
+) AS saved ON saved.cluster = restored.cluster AND saved.run = i.run AND saved.step = restored.step;
 
+-- By serial, wherever the chip was; a chip without one is its place on its node.
 CREATE OR REPLACE VIEW {db}.lemons AS
 SELECT
-    cluster,
-    node,
-    node_uid,
-    chip,
-    code,
+    s.cluster AS cluster,
+    argMax(s.node, s.event_time) AS node,
+    argMax(s.node_uid, s.event_time) AS node_uid,
+    s.chip AS chip,
+    s.code AS code,
     count() AS faults,
-    uniqExact(run) AS runs,
-    min(event_time) AS first_seen,
-    max(event_time) AS last_seen
-FROM {db}.signals_once
-WHERE kind = 'chip_fault' AND state IN ('asserted', 'once')
-GROUP BY cluster, node, node_uid, chip, code
+    uniqExact(s.run) AS runs,
+    uniqExact(s.node_uid) AS nodes,
+    min(s.event_time) AS first_seen,
+    max(s.event_time) AS last_seen
+FROM {db}.signals_once AS s
+WHERE s.kind = 'chip_fault' AND s.state IN ('asserted', 'once')
+GROUP BY s.cluster, s.chip, if(startsWith(s.chip, 'index:'), s.node_uid, ''), s.code
 ORDER BY faults DESC;
 
 CREATE OR REPLACE VIEW {db}.isolation_history AS
-SELECT
-    m.cluster AS cluster,
-    m.arrived AS at,
-    m.kind AS what,
-    m.node AS node,
-    m.node_uid AS node_uid,
-    m.run AS run,
-    m.incident AS incident,
-    m.attempt AS attempt,
-    m.code AS code,
-    m.chip AS chip,
-    m.answer AS answer,
-    m.cause AS cause,
-    m.ordered_by AS ordered_by,
-    m.reason AS reason
-FROM (SELECT * FROM {db}.mailbox FINAL ORDER BY arrived LIMIT 1 BY event_id) AS m
-WHERE m.kind IN ('hold_request', 'hold_answer', 'release_node');
+WITH names AS
+(
+    SELECT cluster, node_uid, argMax(node, arrived) AS node FROM {db}.facts WHERE kind = 'node_seen' GROUP BY cluster, node_uid
+)
+SELECT cluster, at, what, if(told.node = '', names.node, told.node) AS node, node_uid, run, incident, attempt, code, chip, answer, cause, ordered_by, reason
+FROM
+(
+    SELECT
+        m.cluster AS cluster,
+        m.arrived AS at,
+        toString(m.kind) AS what,
+        toString(m.node) AS node,
+        if(m.node_uid = '' AND startsWith(m.subject, 'node/'), substring(m.subject, 6), m.node_uid) AS node_uid,
+        m.run AS run,
+        m.incident AS incident,
+        m.attempt AS attempt,
+        toString(m.code) AS code,
+        m.chip AS chip,
+        toString(m.answer) AS answer,
+        toString(m.cause) AS cause,
+        m.ordered_by AS ordered_by,
+        m.reason AS reason
+    FROM (SELECT * FROM {db}.mailbox FINAL ORDER BY arrived LIMIT 1 BY event_id) AS m
+    WHERE m.kind IN ('hold_request', 'hold_answer', 'release_node')
+    UNION ALL
+    SELECT cluster, arrived, if(result = 'done', if(step = 'isolate_node', 'isolated', 'released'), toString(step)), '', substring(subject, 6),
+        '', incident, attempt, '', '', toString(result), toString(cause), '', detail
+    FROM {db}.outcomes_once
+    WHERE startsWith(subject, 'node/') AND step IN ('isolate_node', 'release_node') AND result != 'pending'
+    UNION ALL
+    SELECT cluster, arrived, if(verdict = 'hold', 'held', toString(verdict)), '', substring(subject, 6), '', incident, attempt, toString(code), chip, '', '', '', reason
+    FROM {db}.decisions_once
+    WHERE startsWith(subject, 'node/') AND verdict IN ('hold', 'release', 'give_up') AND mode = 'enforce'
+    UNION ALL
+    SELECT cluster, arrived, 'taint_removed', node, node_uid, '', '', -1, '', '', '', '', released_by, ''
+    FROM (SELECT * FROM {db}.facts FINAL WHERE kind = 'node_seen' AND released_by != '' ORDER BY arrived LIMIT 1 BY event_id)
+) AS told
+LEFT JOIN names ON names.cluster = told.cluster AND names.node_uid = told.node_uid;
 
+-- By serial: what was seen on a chip, what was done to its reset unit and what came of it; by node UID: what befell the node.
 CREATE OR REPLACE VIEW {db}.asset_history AS
 SELECT cluster, at, asset, node, kind, code, what, incident
 FROM
 (
-    SELECT cluster, event_time AS at, chip AS asset, node, kind, code, concat(state, if(detail = '', '', ': '), detail) AS what, '' AS incident
+    SELECT cluster, event_time AS at, chip AS asset, node, kind, code, concat(state, if(detail = '', '', ': '), detail) AS what, incident
     FROM {db}.signals_once
     WHERE kind = 'chip_fault'
     UNION ALL
-    SELECT cluster, event_time, node_uid, node, kind, code, concat(state, if(detail = '', '', ': '), detail), ''
-    FROM {db}.signals_once
-    WHERE kind IN ('node_condition', 'repair_result')
+    SELECT r.cluster, r.event_time, c.chip, r.node, r.kind, '', concat(r.state, if(r.detail = '', '', ': '), r.detail), r.incident
+    FROM {db}.signals_once AS r
+    INNER JOIN
+    (
+        SELECT DISTINCT cluster, node_uid, if(unit = '', chip, unit) AS unit, chip FROM {db}.signals WHERE kind = 'chip_fault'
+    ) AS c ON c.cluster = r.cluster AND c.node_uid = r.node_uid AND c.unit = r.unit
+    WHERE r.kind = 'repair_result' AND r.trust != 'external'
     UNION ALL
-    SELECT cluster, toDateTime64(at, 6, 'UTC'), node_uid, node, what, code, concat(reason, answer), incident
+    SELECT cluster, event_time, node_uid, node, kind, code, concat(if(unit = '', '', concat(unit, ' ')), state, if(detail = '', '', ': '), detail), incident
+    FROM {db}.signals_once
+    WHERE kind = 'node_condition' OR kind = 'repair_result' AND trust != 'external'
+    UNION ALL
+    SELECT cluster, toDateTime64(at, 6, 'UTC'), node_uid, node, what, code, arrayStringConcat(arrayFilter(t -> t != '', [reason, answer, cause, ordered_by]), ', '), incident
     FROM {db}.isolation_history
+    UNION ALL
+    SELECT cluster, toDateTime64(at, 6, 'UTC'), chip, node, what, code, arrayStringConcat(arrayFilter(t -> t != '', [reason, answer, cause]), ', '), incident
+    FROM {db}.isolation_history
+    WHERE chip != ''
 );
 
 CREATE OR REPLACE VIEW {db}.cause_chain AS
@@ -122,10 +167,18 @@ FROM
     FROM {db}.outcomes_once
     WHERE result != 'pending'
     UNION ALL
-    SELECT b.cluster, b.incident, m.reached_at, 6, 'milestone', toInt32(b.attempt), m.milestone, concat('rank ', toString(m.rank)), '', ''
+    SELECT b.cluster, b.incident, m.reached_at, 6, 'milestone', toInt32(b.attempt), m.milestone, if(m.rank < 0, '', concat('rank ', toString(m.rank))),
+        m.event_id, ''
     FROM {db}.boundaries AS b
     INNER JOIN {db}.milestones AS m ON m.cluster = b.cluster AND m.run = b.run
     WHERE m.reached_at >= b.decided AND m.reached_at <= coalesce(b.next_decided, b.closed + INTERVAL 1 HOUR, toDateTime64('2199-01-01 00:00:00', 6, 'UTC'))
+        AND (m.attempt < 0 OR m.attempt = b.attempt)
+    UNION ALL
+    SELECT b.cluster, b.incident, toDateTime64(f.arrived, 6, 'UTC'), 6, 'milestone', toInt32(b.attempt), 'pod_bound', concat(f.pod, if(f.node = '', '', ' on '), f.node),
+        f.event_id, ''
+    FROM {db}.boundaries AS b
+    INNER JOIN (SELECT * FROM {db}.facts FINAL WHERE kind = 'pod_bound' ORDER BY arrived LIMIT 1 BY event_id) AS f ON f.cluster = b.cluster AND f.run = b.run
+    WHERE f.arrived >= b.decided AND f.arrived <= coalesce(b.next_decided, b.stepped, b.closed, toDateTime64('2199-01-01 00:00:00', 6, 'UTC'))
     UNION ALL
     SELECT cluster, incident, updated_at, 7, 'state', toInt32(attempts), concat(state, if(result = '', '', concat(': ', result))), result_cause, '', rulebook
     FROM {db}.incidents

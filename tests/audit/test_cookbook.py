@@ -84,7 +84,6 @@ def test_the_page_names_every_view_and_no_other() -> None:
         "signals_once",
         "boundaries",
         "milestones",
-        "strategy_phases",
     }
 
     assert named == made - inner

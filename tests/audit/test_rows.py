@@ -21,12 +21,17 @@ from tests.schemas.samples import sample
 
 ARRIVED = datetime(2026, 3, 1, 12, 30, tzinfo=UTC)
 TABLES = (FOLDER / "0001_tables.sql").read_text(encoding="utf-8")
+LATER = (FOLDER / "0002_columns.sql").read_text(encoding="utf-8")
 
 
 def columns_of(table: str) -> set[str]:
     found = re.search(rf"{{db}}\.{table}\n\((.*?)\n\)\nENGINE", TABLES, re.DOTALL)
     assert found, table
-    return {line.split()[0] for line in found[1].strip().splitlines() if not line.strip().startswith("INDEX")}
+    columns = {
+        line.split()[0] for line in found[1].strip().splitlines() if not line.strip().startswith("INDEX")
+    }
+    added = re.search(rf"ALTER TABLE {{db}}\.{table}\n(.*?);", LATER, re.DOTALL)
+    return columns | set(re.findall(r"ADD COLUMN IF NOT EXISTS (\w+)", added[1] if added else ""))
 
 
 def put(value: bytes | None, topic: str = "signals.v1", **headers: bytes) -> Placed | None:
@@ -124,3 +129,16 @@ def test_every_number_of_a_message_has_a_range(payload: Any) -> None:
     numbers = {name for name, value in placed.row.items() if type(value) is int}
 
     assert numbers - set(rows._RANGES) <= {"partition", "offset", "exit_signal"}  # Kafka's own; 1 to 64
+
+
+def test_trust_is_the_topic_s_whatever_the_message_says() -> None:
+    placed = put(encode(sample(Checkpoint.TYPE)), topic="external-signals.v1")
+
+    assert placed is not None
+    assert placed.row["trust"] == "external"
+
+
+@pytest.mark.parametrize("payload", [p for p in PAYLOADS if not issubclass(p, Signal)], ids=lambda p: p.TYPE)
+def test_others_cannot_tell_what_we_decided_or_did(payload: Any) -> None:
+    with pytest.raises(DecodeError, match="no signal"):
+        put(encode(sample(payload.TYPE)), topic="external-signals.v1")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -56,11 +57,12 @@ def test_a_migration_that_was_changed_after_it_ran_is_refused(
 
 
 def test_a_store_that_a_newer_release_migrated_is_refused(migrated: StoreSettings, tmp_path: Path) -> None:
-    for number, text in ((1, (FOLDER / "0001_tables.sql").read_text()), (2, "SELECT 1;\n")):
-        (tmp_path / f"{number:04d}_tables.sql").write_text(text)
+    shutil.copytree(FOLDER, tmp_path, dirs_exist_ok=True)
+    newer = len(read_migrations()) + 1
+    (tmp_path / f"{newer:04d}_newer.sql").write_text("SELECT 1;\n")
 
     with Store(migrated, migrated.migrator) as store:
-        assert migrate(store, now, folder=tmp_path) == ["0002 tables"]
+        assert migrate(store, now, folder=tmp_path) == [f"{newer:04d} newer"]
         with pytest.raises(MigrationError, match="older than the store"):
             migrate(store, now)
 

@@ -255,7 +255,7 @@ def test_partitions_that_come_while_the_store_is_away_are_paused_too() -> None:
     world.later()
     world.later()
     assert world.consumer.paused
-    world.consumer.paused = False  # the group gave us others: they come unpaused
+    world.consumer.resume([])  # the group gave us others: they come unpaused
     world.consumer.coming = [Said(0, partition=1)]
 
     world.later()
