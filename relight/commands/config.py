@@ -52,9 +52,9 @@ def _kind(process: str) -> type[Settings]:
 
         return StreamSettings
     if process == "node-agent":
-        from producers.settings import AgentSettings
+        from relight.node_agent_settings import NodeAgentSettings
 
-        return AgentSettings
+        return NodeAgentSettings
     if process == "watcher":
         from producers.cluster.settings import WatcherSettings
 

@@ -11,6 +11,8 @@ from ruamel.yaml import YAML
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "kubernetes"
 Object = dict[str, Any]
+RUNS = {"Deployment", "DaemonSet", "Job", "CronJob"}
+"""Kinds that run containers."""
 
 _GROUPS = {
     "Namespace": ("/api/v1", "namespaces", False),
@@ -23,6 +25,7 @@ _GROUPS = {
     "Deployment": ("/apis/apps/v1", "deployments", True),
     "DaemonSet": ("/apis/apps/v1", "daemonsets", True),
     "Job": ("/apis/batch/v1", "jobs", True),
+    "CronJob": ("/apis/batch/v1", "cronjobs", True),
     "ValidatingAdmissionPolicy": (
         "/apis/admissionregistration.k8s.io/v1",
         "validatingadmissionpolicies",
@@ -76,12 +79,19 @@ def renamed(item: Object, namespace: str) -> Object:
 
 def workloads() -> list[Object]:
     """What runs containers."""
-    return [item for item in objects() if item["kind"] in {"Deployment", "DaemonSet", "Job"}]
+    return [item for item in objects() if item["kind"] in RUNS]
+
+
+def template_of(workload: Object) -> Object:
+    """The pod template in it."""
+    spec = workload["spec"]["jobTemplate"]["spec"] if workload["kind"] == "CronJob" else workload["spec"]
+    found: Object = spec["template"]
+    return found
 
 
 def container_of(workload: Object) -> Object:
     """Its only container."""
-    (container,) = workload["spec"]["template"]["spec"]["containers"]
+    (container,) = template_of(workload)["spec"]["containers"]
     found: Object = container
     return found
 

@@ -13,7 +13,7 @@ from relight.cli import main
 from relight.commands.config import PROCESSES, _kind
 from relight.settings_shown import shown
 from schemas.cluster import ISOLATED
-from tests.deploy.manifests import Object, container_of, granted, objects, workloads
+from tests.deploy.manifests import Object, container_of, granted, objects, template_of, workloads
 
 ALL = list(objects())
 WORKLOADS = workloads()
@@ -76,7 +76,7 @@ def test_it_begins_with_what_it_must_be_told(workload: Object, monkeypatch: pyte
 
 @each_workload
 def test_only_the_node_agent_is_root_and_nobody_else_keeps_a_right_of_the_kernel(workload: Object) -> None:
-    pod, container = workload["spec"]["template"]["spec"], container_of(workload)
+    pod, container = template_of(workload)["spec"], container_of(workload)
     security = container["securityContext"]
 
     assert security["readOnlyRootFilesystem"] is True
@@ -93,7 +93,7 @@ def test_only_the_node_agent_is_root_and_nobody_else_keeps_a_right_of_the_kernel
 
 @each_workload
 def test_a_token_is_mounted_only_where_there_are_rights(workload: Object) -> None:
-    pod = workload["spec"]["template"]["spec"]
+    pod = template_of(workload)["spec"]
 
     assert pod["serviceAccountName"] in ACCOUNTS
     assert pod["automountServiceAccountToken"] == bool(granted(pod["serviceAccountName"]))
@@ -101,10 +101,10 @@ def test_a_token_is_mounted_only_where_there_are_rights(workload: Object) -> Non
 
 @each_workload
 def test_selectors_find_their_own_pods_and_nobody_elses(workload: Object) -> None:
-    labels = workload["spec"]["template"]["metadata"]["labels"]
+    labels = template_of(workload)["metadata"]["labels"]
 
     assert labels["app.kubernetes.io/component"] == workload["metadata"]["name"]
-    if workload["kind"] != "Job":
+    if workload["kind"] in {"Deployment", "DaemonSet"}:
         assert workload["spec"]["selector"]["matchLabels"] == labels
 
 
@@ -139,4 +139,6 @@ def test_the_node_agent_stays_on_a_node_that_is_isolated() -> None:
 
 
 def test_every_part_a_pipeline_needs_is_there() -> None:
-    assert {item["metadata"]["name"] for item in WORKLOADS if item["kind"] != "Job"} == set(PROCESSES)
+    assert {
+        item["metadata"]["name"] for item in WORKLOADS if item["kind"] in {"Deployment", "DaemonSet"}
+    } == set(PROCESSES)

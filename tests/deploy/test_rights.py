@@ -39,6 +39,7 @@ from tests.actuators.real_job import make_job, pods_of, wait_until
 from tests.actuators.real_scene import RealScene, command
 from tests.actuators.real_steps import a_node, bind, fail, resume, run_all, set_phase, suspend, until_it_ends
 from tests.deploy.manifests import (
+    RUNS,
     Object,
     collection,
     granted,
@@ -46,6 +47,7 @@ from tests.deploy.manifests import (
     path_of,
     renamed,
     right_of,
+    template_of,
     workloads,
 )
 from tests.producers.cluster.looking import Looking
@@ -89,7 +91,7 @@ class Site:
     def install(self) -> None:
         """Everything but what runs, as `kubectl apply` would."""
         for item in objects():
-            if item["kind"] not in {"Deployment", "DaemonSet", "Job"}:
+            if item["kind"] not in RUNS:
                 ours = renamed(item, self.namespace)
                 self.api.create(collection(ours), ours, fieldValidation="Strict")
                 self.made.append(ours)
@@ -426,7 +428,7 @@ def test_the_namespace_admits_the_node_agent_and_it_is_the_only_one_that_needs_t
     admitted = {}
     try:
         for workload in workloads():
-            template = workload["spec"]["template"]
+            template = template_of(workload)
             pod = {
                 "metadata": {"name": "try", "labels": template["metadata"]["labels"]},
                 "spec": {
