@@ -93,6 +93,8 @@ class ActingSettings(Group):
     """A stop order is written again when its `until` is so far behind the new one. Half the margin the core adds (60 s)."""
     look_again: Duration = timedelta(seconds=2)
     """When the core should ask again about what takes its time."""
+    suspended_at_most: Duration = timedelta(minutes=10)
+    """So long after our last look a job we suspended counts as forgotten: `relight let-go` resumes it. Outlasts a restart of all of relight."""
     retries: Annotated[int, Field(ge=1, le=10)] = 4
     """How often one object is read again and written anew when somebody else wrote it meanwhile."""
     most_nodes: Annotated[int, Field(ge=1, le=64)] = 16

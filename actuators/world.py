@@ -80,6 +80,13 @@ class Voice(Protocol):
         ...
 
 
+class Silence:
+    """Says nothing: for whoever tells it otherwise."""
+
+    def say(self, words: Words) -> None:
+        """Nothing."""
+
+
 class Budget:
     """Time of one command."""
 

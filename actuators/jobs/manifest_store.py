@@ -70,15 +70,15 @@ def keep(run: RunObject, world: World) -> StoredManifest:
     """Store the manifest of this very object, as it is now, unless it is stored; anything else that stands there is replaced."""
     there = _get(run.run, run.namespace, world)
     if there is None:
-        return _read(world.api.create(paths.config_maps(run.namespace), _item(run)))
+        return read(world.api.create(paths.config_maps(run.namespace), _item(run)))
     with suppress(Refused):
-        found = _read(there)
+        found = read(there)
         if found.replaces == run.uid and found.manifest == cleaned(run.job):
             return found
     item = _item(run)
     annotations = {_STAGE: None, _HAD_FAILED: None, **item["metadata"]["annotations"]}
     path = paths.config_maps(run.namespace, name_for(run.run))
-    return _read(
+    return read(
         world.api.merge(there, path, {"metadata": {"annotations": annotations}, "data": item["data"]})
     )
 
@@ -88,17 +88,17 @@ def note_marked(stored: StoredManifest, world: World) -> StoredManifest:
     if stored.marked:
         return stored
     change = {"metadata": {"annotations": {_STAGE: _MARKED}}}
-    return _read(world.api.merge(stored.item, stored.path, change))
+    return read(world.api.merge(stored.item, stored.path, change))
 
 
 def find(run: str, namespace: str, world: World) -> StoredManifest | None:
     """What is stored of a run; without a namespace all are looked through. Raises Refused when it cannot be read."""
     if namespace:
         there = _get(run, namespace, world)
-        return None if there is None else _read(there)
+        return None if there is None else read(there)
     for item in world.api.list(paths.config_maps(), labels=f"{LABEL}=true"):
         if item["metadata"]["name"] == name_for(run):
-            return _read(item)
+            return read(item)
     return None
 
 
@@ -140,7 +140,8 @@ def _item(run: RunObject) -> Object:
     }
 
 
-def _read(item: Object) -> StoredManifest:
+def read(item: Object) -> StoredManifest:
+    """What a ConfigMap keeps. Raises Refused when it cannot be read."""
     annotations = item["metadata"].get("annotations") or {}
     try:
         manifest = json.loads(item["data"][MANIFEST])

@@ -40,7 +40,7 @@ from actuators.world import Words, World
 from runtime import paths
 from runtime.errors import ApiInvalid
 from runtime.kubernetes import Object
-from schemas.cluster import EPOCH, POD_RETRIES_USED, RETRIES_USED, RUN
+from schemas.cluster import EPOCH, POD_RETRIES_USED, RETRIES_USED, RUN, SUSPENDED_UNTIL
 from schemas.commands import Command
 from schemas.records import Counters
 
@@ -160,7 +160,9 @@ def _next_epoch(run: RunObject, given: ResumeArguments, world: World) -> RunObje
 
 def _resume(command: Command, job: Object) -> Object | None:
     need_latest(command, job)
-    return {"spec": {"suspend": False}} if job["spec"].get("suspend") else None
+    if not job["spec"].get("suspend"):
+        return None
+    return {"spec": {"suspend": False}, "metadata": {"annotations": {SUSPENDED_UNTIL: None}}}
 
 
 def _progress(run: RunObject, given: ResumeArguments, world: World, effects: tuple[str, ...]) -> Reply:

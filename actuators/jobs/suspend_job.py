@@ -3,6 +3,8 @@
 *Suspended* means: the Job controller says so, no pod is active or terminating, and every pod of the issue is terminal - or its node is known
 to be powered off or presumed gone (`actuators.pods.fence`). A job that has failed already is left as it is; its pods are waited for in the
 same way. Whether it is resumed or made anew afterwards is `resume_job`'s.
+
+The suspension carries an end, renewed by looks: after it whoever comes may resume the job (`actuators.jobs.forgotten`).
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from functools import partial
 from typing import Final
 
 from actuators.jobs import rebuild
+from actuators.jobs.forgotten import until_of
 from actuators.jobs.ownership import need_ours_to_suspend
 from actuators.jobs.run_objects import (
     RunArguments,
@@ -29,13 +32,16 @@ from actuators.rewriting import rewrite
 from actuators.step import Step, arguments_of
 from actuators.world import Words, World
 from runtime.kubernetes import Object
-from schemas.cluster import ATTEMPT
+from schemas.cluster import ATTEMPT, SUSPENDED_UNTIL
 from schemas.commands import Command
 
 WON: Final = ("Complete", "SuccessCriteriaMet")
 LOST: Final = ("Failed", "FailureTarget")
 OUT_OF_TIME: Final = "DeadlineExceeded"
 NODES_NAMED: Final = 3
+RENEWED: Final = 10
+"""The end of a suspension is written again when a tenth of its time has passed."""
+IF_GONE: Final = "should relight not resume it: `relight let-go`, or kubectl patch with spec.suspend false"
 
 
 def act(command: Command, world: World) -> Reply:
@@ -49,10 +55,10 @@ def act(command: Command, world: World) -> Reply:
     need_ours_to_suspend(command, run, world)
     need_not_over(run)
     if command.action == "begin":
-        text = f"Suspending the job to make its pods anew: {command.reason}"
+        text = f"Suspending the job to make its pods anew ({IF_GONE}): {command.reason}"
         world.voice.say(Words(run.job, "SuspendingJob", text, key=command.command))
     was_suspended = bool(run.job["spec"].get("suspend"))
-    job, written = rewrite(run.job, run.path, partial(_suspend, command), world)
+    job, written = rewrite(run.job, run.path, partial(_suspend, command, world), world)
     effects: tuple[str, ...] = ("suspended",) if written and not was_suspended else ()
     suspended = RunObject(job, run.run, run.epoch)
     fenced = force_what_is_off([pod for pod in pods_of(suspended, world) if not has_ended(pod)], world)
@@ -85,14 +91,19 @@ def what_is_left(run: RunObject, fenced: Fenced) -> str:
     return f"{len(fenced.left)} pods have not ended{why}" if fenced.left else ""
 
 
-def _suspend(command: Command, job: Object) -> Object | None:
-    """Suspend it, and note for which attempt, so that no older one resumes it."""
+def _suspend(command: Command, world: World, job: Object) -> Object | None:
+    """Suspend it until, and note for which attempt, so that no older one resumes it."""
     need_latest(command, job)
     if any(condition_of(job, kind) for kind in LOST):
         return None
     change: Object = {} if job["spec"].get("suspend") else {"spec": {"suspend": True}}
-    if attempt_of(job) < command.attempt:
-        change["metadata"] = {"annotations": {ATTEMPT: str(command.attempt)}}
+    marks: Object = {ATTEMPT: str(command.attempt)} if attempt_of(job) < command.attempt else {}
+    lasts = world.settings.suspended_at_most
+    until, stands = world.now() + lasts, until_of(job)
+    if change or (stands is not None and until - stands > lasts / RENEWED):
+        marks[SUSPENDED_UNTIL] = until.isoformat(timespec="seconds")
+    if marks:
+        change["metadata"] = {"annotations": marks}
     return change or None
 
 

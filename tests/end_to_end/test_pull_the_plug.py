@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import time
 from typing import Final
@@ -13,7 +14,8 @@ from sandbox.stage.stage import Stage
 from sandbox.stage.training_job import TrainingJob
 from schemas.commands import StepName
 from schemas.records import IncidentState
-from tests.end_to_end.plots import GPU_STOPPED, LONG_SEEDS, is_right, made_anew_once
+from tests.end_to_end.plots import GPU_STOPPED, LONG_SEEDS, is_right, made_anew_once, suspensions
+from tests.end_to_end.processes import supervisor
 from tests.end_to_end.seen import (
     REACHED,
     all_ranks,
@@ -112,6 +114,33 @@ def test_all_of_it_killed_while_a_job_is_made_anew_and_started_again_makes_it_an
 
     assert is_right(closed(stage, run))
     made_anew_once(stage, job)
+    assert stage.isolated() == []
+
+
+@pytest.mark.soak
+def test_all_of_it_killed_for_good_between_suspend_and_resume_leaves_a_job_that_is_let_go_with_the_api_server_alone(
+    stage: Stage, job: TrainingJob
+) -> None:
+    job.ask("exit-0", step=40)
+    run = train(stage, job)
+    slow = supervisor(stage, job, 2)
+
+    slow.suspend()  # its pod takes its whole grace to end, so nothing is resumed before relight is gone
+    stage.wait("the job to be suspended", lambda: suspensions(stage, job) == [True], REACHED)
+    stage.kill_relight()
+    slow.resume()
+    early = stage.run("let-go", "--output", "json")
+    asked_for_good = stage.run("let-go", "--now", "--output", "json")
+    finished(stage, job)
+
+    assert [json.loads(line)["became"] for line in early.splitlines()] == ["waits"]
+    assert [json.loads(line)["became"] for line in asked_for_good.splitlines()] == ["resumed"]
+    assert starts(job) == {
+        ("1", "1"): all_ranks(job) * 2
+    }  # from its checkpoint, as Kubernetes would have gone on
+    stage.mend()  # back after all: it finds the job ended, and closes what it had begun
+    stage.wait("what was open to be closed", lambda: _nothing_is_open(stage, run), REACHED)
+    assert suspensions(stage, job) == [True, False]
     assert stage.isolated() == []
 
 

@@ -1,0 +1,117 @@
+"""What relight took down and cannot bring back is given back by whoever comes, with the API server alone: on a real control plane."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from actuators.jobs import manifest_store
+from actuators.jobs.forgotten import MANIFEST_KEPT, LetGo, let_go, until_of
+from actuators.settings import ActingSettings
+from actuators.world import Budget, Silence, TimedApi, World
+from runtime import paths
+from runtime.errors import ApiNotFound
+from runtime.kubernetes import Cluster, Object
+from schemas.cluster import EPOCH, RUN
+from schemas.commands import OutcomeResult
+from tests.actuators.real_job import make_job, pods_of, wait_until
+from tests.actuators.real_scene import RealScene
+from tests.actuators.real_steps import DyingAfter, read, resume, set_phase, suspend, until_it_ends
+
+LASTS = ActingSettings().suspended_at_most
+A_MOMENT = timedelta(minutes=1)
+DELETED = 4
+"""Writes of a rebuild up to the deletion."""
+
+
+def found(scene: RealScene, job: Object, *, after: timedelta, now: bool = False) -> list[tuple[str, str]]:
+    """What `relight let-go` says of a job so long from now on; and does."""
+    at, budget = datetime.now(UTC) + after, Budget(60, time.monotonic)
+    world = World(TimedApi(scene.api, budget), budget, lambda: at, scene.executor, Silence(), scene.settings)
+    namespace = job["metadata"]["namespace"]
+    said: list[LetGo] = list(let_go(world, now=now))
+    return [(each.job.split("/")[1], each.became) for each in said if each.job.startswith(f"{namespace}/")]
+
+
+def is_suspended(api: Cluster, job: Object) -> bool:
+    return bool(read(api, job)["spec"].get("suspend"))
+
+
+def test_a_job_nobody_resumes_is_let_go_when_its_suspension_has_run_out_and_not_before(
+    scene: RealScene, api: Cluster, namespace: str
+) -> None:
+    job = make_job(api, namespace, 2)
+    until_it_ends(scene, suspend(job))
+
+    assert found(scene, job, after=LASTS - A_MOMENT) == [("train", "waits")]
+    assert is_suspended(api, job)
+
+    assert found(scene, job, after=LASTS) == [("train", "resumed")]
+    wait_until(lambda: len(pods_of(api, job)) == 2)
+    assert {pod["metadata"]["annotations"][EPOCH] for pod in pods_of(api, job)} == {"1"}
+    assert found(scene, job, after=2 * LASTS) == []
+
+
+def test_a_resume_that_comes_after_it_was_let_go_changes_nothing(
+    scene: RealScene, api: Cluster, namespace: str
+) -> None:
+    job = make_job(api, namespace, 1)
+    until_it_ends(scene, suspend(job))
+    found(scene, job, after=A_MOMENT, now=True)
+
+    outcome = scene.perform(resume(job))
+
+    assert (outcome.result, outcome.cause) == (OutcomeResult.REFUSED, "not_suspended")
+    assert read(api, job)["spec"]["template"]["metadata"]["annotations"][EPOCH] == "1"
+
+
+def test_while_relight_looks_at_it_its_end_moves_on(scene: RealScene, api: Cluster, namespace: str) -> None:
+    job = make_job(api, namespace, 1)
+    scene.settings = ActingSettings(suspended_at_most=timedelta(seconds=2))
+    until_it_ends(scene, suspend(job))
+    first = until_of(read(api, job))
+    assert first is not None
+    wait_until(lambda: datetime.now(UTC) > first)
+
+    scene.perform(suspend(job, action="look", look=1))
+
+    moved = until_of(read(api, job))
+    assert moved is not None
+    assert moved > first
+
+
+@pytest.mark.parametrize("ours_before", [False, True])
+def test_what_somebody_else_suspended_stays_suspended(
+    scene: RealScene, api: Cluster, namespace: str, *, ours_before: bool
+) -> None:
+    job = make_job(api, namespace, 1)
+    path = paths.jobs(namespace, "train")
+    if ours_before:  # our mark still stands when they suspend it for themselves
+        until_it_ends(scene, suspend(job))
+        api.patch(path, {"spec": {"suspend": False}}, manager="kubectl-patch")
+    api.patch(path, {"spec": {"suspend": True}}, manager="kubectl-patch")
+
+    assert found(scene, job, after=2 * LASTS, now=True) == []
+    assert is_suspended(api, job)
+
+
+def test_a_job_that_was_deleted_to_be_made_anew_is_made_when_nobody_does(
+    scene: RealScene, api: Cluster, namespace: str
+) -> None:
+    job = make_job(api, namespace, 2)
+    set_phase(api, pods_of(api, job)[0], "Succeeded")
+    until_it_ends(scene, suspend(job))
+    scene.through = DyingAfter(api, DELETED)
+    scene.perform(resume(job))
+    with pytest.raises(ApiNotFound):
+        read(api, job)
+    kept = manifest_store.name_for(job["metadata"]["uid"])
+
+    assert found(scene, job, after=MANIFEST_KEPT - A_MOMENT) == [(kept, "waits")]
+    assert found(scene, job, after=MANIFEST_KEPT + A_MOMENT) == [("train", "made")]
+    made = read(api, job)
+    assert made["metadata"]["annotations"][RUN] == job["metadata"]["uid"]
+    wait_until(lambda: len(pods_of(api, made)) == 2)
+    assert found(scene, job, after=2 * MANIFEST_KEPT) == []
