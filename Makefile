@@ -63,6 +63,10 @@ test: lint real ## everything: lint, all tests, real parts
 	$(PYTEST) -n auto --dist loadfile -m "not alone and not soak and not bench" $(TEST_ARGS)
 	$(PYTEST) -m "alone and not soak and not bench" $(TEST_ARGS)
 
+.PHONY: demo
+demo: $(READY) $(if $(REAL),real) ## three faults of a training job and what comes of them; REAL=1: on real Kafka and Kubernetes
+	$(BIN)/relight sandbox demo $(if $(REAL),--real) $(DEMO_ARGS)
+
 .PHONY: soak
 soak: real ## the long versions; the result is kept in docs/soak.md
 	$(PYTEST) -m soak --hypothesis-profile=soak --soak-report=docs/soak.md $(TEST_ARGS)

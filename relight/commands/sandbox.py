@@ -1,18 +1,280 @@
-"""Real parts on this machine, to try things on: a Kafka broker of one's own."""
+"""Try relight on one machine: the demo, a world to play with, faults to let into it, a Kafka broker of one's own."""
 
 from __future__ import annotations
 
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from sandbox.demo.faults import Faults
+
 MARK = ".relight-sandbox"
 """Says that a folder is the sandbox's to empty."""
+TEND_EVERY = 0.3
+"""Seconds between two looks for what is asked of a world that is kept running."""
 
 
 @click.group()
 def command() -> None:
-    """Real parts for trying things. They end with this command, and what they keep lies in FOLDER."""
+    """Whole relight on one machine, for trying things. What is started ends with the command that started it.
+
+    \b
+    relight sandbox demo                  # three faults and what comes of them, in two minutes
+    relight sandbox up /tmp/world         # the same world, until Ctrl-C
+    relight sandbox fault chip node-2     # a fault in it, from another terminal
+    """
+
+
+@command.command()
+@click.option(
+    "--real",
+    is_flag=True,
+    help="Real Kafka and the real Kubernetes control plane (Java, built once by `make real`).",
+)
+@click.option("--plain", is_flag=True, help="One line a happening, also in a terminal.")
+@click.option(
+    "--act", "names", multiple=True, help="Play only this act (heals, third, exit); may be repeated."
+)
+@click.option(
+    "--folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where everything is kept; by default a new folder for temporary files.",
+)
+@click.option(
+    "--record",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the last screen of the recovery elsewhere into this SVG file.",
+)
+def demo(
+    *, real: bool, plain: bool, names: tuple[str, ...], folder: Path | None, record: Path | None
+) -> None:
+    """Play three faults of a training job and watch relight: one that heals, one too many on one chip, one that is nobody's.
+
+    \b
+    relight sandbox demo
+    relight sandbox demo --act heals --plain
+
+    Everything is real but the chips: processes, broker, cluster, store, each of relight's processes as in production. Ends with 0 only if every
+    recovery came back with the right counters and the record in ClickHouse agrees with what was seen at the API and in the topics; with 1 if
+    not, each disagreement a sentence; with 130 at Ctrl-C.
+    """
+    import tempfile
+
+    from sandbox.demo.acts import ACTS
+    from sandbox.demo.parts import choose
+    from sandbox.demo.performance import Evening, perform
+    from sandbox.demo.shows import choose_show
+
+    known = {act.name: act for act in ACTS}
+    if unknown := set(names) - set(known):
+        raise click.UsageError(f"no act {', '.join(sorted(unknown))}; right would be {', '.join(known)}")
+    if folder is not None:
+        claim(folder)
+    place = folder or Path(tempfile.mkdtemp(prefix="relight-demo-"))
+    console = console_of_the_sandbox()
+    acts = [known[name] for name in names] or ACTS
+    log_into(place)
+    with ended_by_ctrl_c(place):
+        show = choose_show(console, plain=plain, record=record)
+        raise SystemExit(perform(Evening(choose(real=real), place, acts), show, console))
+
+
+@command.command()
+@click.argument("folder", type=click.Path(path_type=Path, file_okay=False))
+@click.option(
+    "--real",
+    is_flag=True,
+    help="Real Kafka and the real Kubernetes control plane (Java, built once by `make real`).",
+)
+def up(folder: Path, *, real: bool) -> None:
+    """Keep a world running until Ctrl-C: broker, cluster of four nodes, store, all of relight, one training job.
+
+    FOLDER is made, or was used for this before; what an earlier world left in it is removed. Once it runs, every other command works against it:
+
+    \b
+    . FOLDER/env                                  # in another terminal
+    relight sandbox fault chip node-2 --code 46
+    relight incidents list
+    relight jobs
+    relight topics tail decisions.v1
+    relight report
+    kubectl get pods
+    """
+    from sandbox.demo.lines import Lines
+    from sandbox.demo.parts import choose
+    from sandbox.demo.watching import Watching
+    from sandbox.demo.world import World
+    from sandbox.errors import SandboxError
+
+    claim(folder)
+    empty(folder)
+    console = console_of_the_sandbox()
+    place = folder.resolve()
+    log_into(place)
+    try:
+        with ended_by_ctrl_c(place), World(place, choose(real=real)(place), click.echo) as world:
+            click.echo(f"runs; in another terminal: . {world.env_file}\nCtrl-C ends it")
+            with Watching(world, Lines(console).tell):
+                while True:
+                    world.tend()
+                    signal.sigtimedwait([], TEND_EVERY)
+    except SandboxError as error:
+        raise click.ClickException(f"{error}\nwhat was written lies in {place}") from error
+
+
+@command.group()
+@click.option(
+    "--world",
+    type=click.Path(path_type=Path, file_okay=False),
+    envvar="RELIGHT_SANDBOX",
+    required=True,
+    help="Folder of `relight sandbox up`; set by sourcing the `env` file there.",
+)
+@click.pass_context
+def fault(context: click.Context, world: Path) -> None:
+    """Let a fault into a world that `relight sandbox up` keeps running, by the door real ones come by.
+
+    \b
+    relight sandbox fault chip node-2                         # a kernel-log line; a reset of the chip heals it
+    relight sandbox fault chip node-2                         # a second time; the third isolates the node
+    relight sandbox fault chip node-3 --code 79               # fell off the bus: isolated at once
+    relight sandbox fault scrape node-0 --value 62            # an exporter shows an Xid
+    relight sandbox fault exit 1                              # rank 1 ends with code 1
+    relight sandbox fault exit 1 --signal KILL                # rank 1 is killed
+    relight sandbox fault node node-1                         # kubelet and agent say nothing more
+    relight sandbox fault node node-1 --back
+
+    What comes of it: `relight incidents list`, or the terminal of `relight sandbox up`.
+    """
+    from sandbox.demo.faults import Faults
+
+    with refusals():
+        context.obj = Faults.of(world)
+
+
+@fault.command()
+@click.argument("node")
+@click.option(
+    "--code", type=click.IntRange(1, 999), default=46, show_default=True, help="Xid, as in the code table."
+)
+@click.option("--chip", "index", type=int, default=0, show_default=True, help="Which chip of the node.")
+@click.pass_obj
+def chip(faults: Faults, node: str, *, code: int, index: int) -> None:
+    """Write an Xid of a chip into the kernel log of NODE, as the driver does.
+
+    46 and 62 are healed by a reset, in place; the third equal one of a chip in a day isolates its node. 79 isolates at once; 13 is recorded.
+    The same code on two chips of one job within 30 s looks like software and is not counted against a chip.
+    """
+    with refusals():
+        click.echo(faults.chip(node, index, code))
+
+
+@fault.command()
+@click.argument("node")
+@click.option(
+    "--series", default="DCGM_FI_DEV_XID_ERRORS", show_default=True, help="Series of dcgm-exporter."
+)
+@click.option("--value", type=float, required=True, help="What it shows from now on.")
+@click.option("--chip", "index", type=int, default=0, show_default=True, help="Which chip of the node.")
+@click.pass_obj
+def scrape(faults: Faults, node: str, *, series: str, value: float, index: int) -> None:
+    """Let the exporter of NODE show a value, which its agent scrapes every second.
+
+    An exporter shows the last Xid for ever: the same one again is not seen. Where the agent reads the kernel log (node-2, node-3) that series is
+    left to it. DCGM_FI_DEV_ROW_REMAP_FAILURE at 1 isolates the node.
+    """
+    with refusals():
+        click.echo(faults.scrape(node, index, series, value))
+
+
+@fault.command("exit")
+@click.argument("rank", type=int)
+@click.option(
+    "--code", type=click.IntRange(1, 255), default=1, show_default=True, help="Exit code, at its next step."
+)
+@click.option("--signal", "name", help="Send this signal instead: KILL, ABRT, SEGV, USR1, ...")
+@click.pass_obj
+def exit_command(faults: Faults, rank: int, *, code: int, name: str | None) -> None:
+    """End the training process of RANK by itself: with a code, or by a signal from outside its pod."""
+    number = None if name is None else signal_of(name)
+    with refusals():
+        click.echo(faults.exit(rank, code) if number is None else faults.kill(rank, number))
+
+
+@fault.command("node")
+@click.argument("node")
+@click.option("--back", is_flag=True, help="Let them speak again.")
+@click.pass_obj
+def node_command(faults: Faults, node: str, *, back: bool) -> None:
+    """Silence kubelet and agent of NODE; its processes go on, and nobody hears of them.
+
+    It is NotReady after some 5 s, isolated after 5 more, presumed gone after 15 s; then the job goes on elsewhere.
+    """
+    with refusals():
+        click.echo(faults.node(node, back=back))
+
+
+def log_into(folder: Path) -> None:
+    """What parts that live in this process (kubelets, watches) say goes into a file, not between the lines people read."""
+    from runtime import logs
+
+    logs.configure("INFO", stream=(folder / "sandbox.log").open("a", encoding="utf-8"))
+
+
+def console_of_the_sandbox() -> Console:
+    """As wide as the terminal; without one, wide enough for a table."""
+    from rich.console import Console
+
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=160)
+
+
+def signal_of(name: str) -> signal.Signals:
+    """By its name, with or without SIG."""
+    try:
+        return signal.Signals[f"SIG{name.upper().removeprefix('SIG')}"]
+    except KeyError as error:
+        raise click.UsageError(
+            f"no signal {name!r}; right would be such as KILL, ABRT, SEGV, TERM, USR1"
+        ) from error
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """What the sandbox refuses, as a message people can read."""
+    from sandbox.errors import SandboxError
+
+    try:
+        yield
+    except SandboxError as error:
+        raise click.ClickException(str(error)) from error
+
+
+@contextmanager
+def ended_by_ctrl_c(folder: Path) -> Iterator[None]:
+    """Ctrl-C and SIGTERM end everything in good order and name the folder; the code is 130."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        click.echo(f"ended; nothing is left running, what was written lies in {folder}", err=True)
+        raise SystemExit(130) from error
+
+
+def empty(folder: Path) -> None:
+    """Remove what an earlier world left in a folder that is ours."""
+    import shutil
+
+    for left in folder.iterdir():
+        if left.name != MARK:
+            shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink()
 
 
 @command.command()
@@ -27,8 +289,6 @@ def kafka(folder: Path, env_file: Path | None) -> None:
 
     FOLDER is made, or was used for this before; what an earlier broker left in it is removed. A folder with anything else in it is refused.
     """
-    import signal
-
     from sandbox import kafka_jars
     from sandbox.kafka_server import KafkaBroker
 

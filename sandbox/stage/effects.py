@@ -9,7 +9,7 @@ from typing import Final
 from runtime import paths
 from runtime.informer import Difference, Informer, uid_of
 from runtime.kubernetes import Cluster, Object
-from schemas.cluster import DESIRED, ISOLATED, REPAIR
+from schemas.cluster import DESIRED, ISOLATED, JOB_UID_LABEL, REPAIR
 
 SYNC_SECONDS: Final = 30.0
 
@@ -19,6 +19,7 @@ class Effects:
 
     def __init__(self, api: Cluster) -> None:
         self._lock = threading.Lock()
+        self._pods: dict[str, dict[str, Object]] = defaultdict(dict)
         self._orders: dict[str, list[str]] = defaultdict(list)
         self._repairs: dict[str, list[tuple[str, str]]] = defaultdict(list)
         self._isolations: dict[str, list[bool]] = defaultdict(list)
@@ -46,6 +47,11 @@ class Effects:
         with self._lock:
             return list(self._orders[pod_uid])
 
+    def pods(self, job_uid: str) -> dict[str, Object]:
+        """All pods a job ever had, by UID, each as it was last seen."""
+        with self._lock:
+            return dict(self._pods[job_uid])
+
     def repairs(self, node_uid: str) -> list[tuple[str, str]]:
         """Repair orders (annotation and text) that were written on a node."""
         with self._lock:
@@ -62,6 +68,9 @@ class Effects:
             return list(self._suspensions[job_uid])
 
     def _pod(self, difference: Difference) -> None:
+        pod = difference.object
+        with self._lock:
+            self._pods[(pod["metadata"].get("labels") or {}).get(JOB_UID_LABEL, "")][uid_of(pod)] = pod
         before, now = _annotation(difference.old, DESIRED), _annotation(difference.new, DESIRED)
         if now and now != before:
             with self._lock:

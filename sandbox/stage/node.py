@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from sandbox.kubelet import Kubelet
+from sandbox.stage import exporter
 from sandbox.stage.program import Program
 from sandbox.stage.simulated_chips import Reset, SimulatedChips
 
@@ -72,11 +73,18 @@ class StageNode:
     log: KernelLog
     chips: tuple[Chip, ...]
     simulated: SimulatedChips
+    reads_kernel_log: bool = True
+    """Its agent does; otherwise it knows of faults what the exporter shows."""
 
     def xid(self, code: int, chip: int = 0) -> None:
         """A fault of one of its chips: the code stands on the chip, and the kernel log says so."""
         self.simulated.fault(self.chips[chip].uuid, str(code))
         self.log.xid(self.chips[chip], code)
+
+    def show_xid(self, code: int, chip: int = 0) -> None:
+        """The same, seen by an exporter and not in the kernel log."""
+        self.simulated.fault(self.chips[chip].uuid, str(code))
+        self.simulated.show(self.chips[chip].uuid, exporter.XID, code)
 
     def behave(self, chip: int = 0, *, heals: bool = True, seconds: float = 0.2) -> None:
         """Whether a reset cures a chip, and how long it takes."""

@@ -18,7 +18,7 @@ from typing import Any
 
 DEVICE = "nvidia"
 LOOK_AGAIN = 0.05  # seconds
-WELL: dict[str, Any] = {"codes": [], "heals": True, "seconds": 0.2, "resets": []}
+WELL: dict[str, Any] = {"codes": [], "heals": True, "seconds": 0.2, "resets": [], "shows": {}}
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,14 @@ class SimulatedChips:
         """A code begins to stand."""
         state = self._state(uuid)
         self._set(uuid, codes=sorted({*state["codes"], code}))
+
+    def show(self, uuid: str, series: str, value: float) -> None:
+        """What an exporter shows of it from now on."""
+        self._set(uuid, shows={**self._state(uuid)["shows"], series: value})
+
+    def shown(self, uuid: str, series: str) -> float:
+        """What an exporter shows of it; 0 for a chip that is well."""
+        return float(self._state(uuid)["shows"].get(series, 0))
 
     def mend(self, uuid: str) -> None:
         """As new."""

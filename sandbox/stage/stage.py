@@ -21,13 +21,13 @@ from runtime import paths
 from runtime.errors import ApiError, ApiNotFound
 from runtime.kubernetes import Cluster, Object
 from runtime.settings import KubernetesSettings, Settings
-from sandbox.control_plane import ControlPlane
 from sandbox.errors import SandboxError
-from sandbox.kafka_server import KafkaBroker
 from sandbox.kubelet import Kubelet, NodeOptions, Timing, identity
 from sandbox.stage import story
 from sandbox.stage.effects import Effects
+from sandbox.stage.exporter import Exporter
 from sandbox.stage.node import KernelLog, StageNode, chips_of
+from sandbox.stage.parts import Broker, Plane, Store, asked_by
 from sandbox.stage.program import ROOT, Program, bare_environment
 from sandbox.stage.records import Records
 from sandbox.stage.simulated_chips import SimulatedChips
@@ -81,6 +81,7 @@ class Options:
     Args:
         nodes: how many.
         chips: GPUs of each.
+        scraped: how many of them (the first) have an exporter instead of a kernel log that is read: it shows a fault, not when it comes again.
         rulebooks: folders laid over the default rulebook, in order.
         settings: variables of all processes, over the short ones.
         settings_of: variables of one kind of process (`recovery`, `agent`), over all others.
@@ -88,20 +89,31 @@ class Options:
 
     nodes: int = 4
     chips: int = 1
+    scraped: int = 0
     rulebooks: Sequence[Path] = (QUICK,)
     settings: Mapping[str, str] = field(default_factory=dict)
     settings_of: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 class Stage:
-    """``with Stage(folder, broker, plane) as stage: stage.submit(stage.job("a")) ...``."""
+    """``with Stage(folder, broker, plane) as stage: stage.submit(stage.job("a")) ...``.
+
+    With a store there is a record too: the audit's writer is one of the processes.
+    """
 
     def __init__(
-        self, folder: Path, broker: KafkaBroker, plane: ControlPlane, options: Options | None = None
+        self,
+        folder: Path,
+        broker: Broker,
+        plane: Plane,
+        options: Options | None = None,
+        *,
+        store: Store | None = None,
     ) -> None:
         self.folder = folder
         self.broker = broker
         self.plane = plane
+        self.store = store
         self.options = options or Options()
         self.jobs: list[TrainingJob] = []
         self.nodes: dict[str, StageNode] = {}
@@ -116,12 +128,14 @@ class Stage:
         self._logs = folder / "logs"
         self._records: Records | None = None
         self._training: Path | None = None
+        self._exporter = Exporter()
 
     # ------------------------------------------------------------------ life
 
     def start(self) -> Self:
         """Make the topics, release the rulebook, start all processes, and wait until they work."""
         self._logs.mkdir(parents=True)
+        self._exporter.start()
         self.effects.start()
         self.api.create(paths.namespaces(), {"metadata": {"name": "relight"}})
         self._training = build.build(self.folder / "train.pyz")
@@ -131,6 +145,10 @@ class Stage:
         for name, says in self._says().items():
             self.programs[name] = self.program(name, name, says=says)
             self.programs[name].launch()
+        if self.store is not None:
+            self.run("audit", "migrate")
+            self.programs["audit"] = self.program("audit", "audit", "run", says=("audit runs", 1))
+            self.programs["audit"].launch()
         for number in range(self.options.nodes):
             node = self._start_node(f"node-{number}")
             self.nodes[node.name] = node
@@ -146,6 +164,7 @@ class Stage:
         for node in self.nodes.values():
             node.close()
         self.effects.stop()
+        self._exporter.stop()
         if self._records is not None:
             self._records.close()
 
@@ -218,6 +237,8 @@ class Stage:
             "RELIGHT_CLUSTER": "stage",
             "RELIGHT_KAFKA__BOOTSTRAP": self.broker.bootstrap,
             "RELIGHT_KUBERNETES__KUBECONFIG": str(self.plane.kubeconfig),
+            **({} if self.store is None else {"RELIGHT_STORE__PORT": str(self.store.port)}),
+            **asked_by(self.broker),
             **self.options.settings,
             **self.options.settings_of.get(of, {}),
         }
@@ -243,6 +264,8 @@ class Stage:
         log.name_chips(chips)
         simulated = SimulatedChips(folder / "chips", [chip.uuid for chip in chips])
         simulated.make()
+        page = self._exporter.add(name, simulated, [chip.bus for chip in chips])
+        reads_kernel_log = len(self.nodes) >= self.options.scraped
         units = folder / "units.json"
         units.write_text(json.dumps(simulated.units()), encoding="utf-8")
         agent = self.program(
@@ -251,7 +274,9 @@ class Stage:
             RELIGHT_NODE__UID=uid,
             RELIGHT_SPOOL__FOLDER=str(folder / "spool"),
             RELIGHT_SOURCES__KERNEL_LOG="false",
-            RELIGHT_SOURCES__KERNEL_LOG_FILES=json.dumps([str(log.path)]),
+            RELIGHT_SOURCES__KERNEL_LOG_FILES=json.dumps([str(log.path)] if reads_kernel_log else []),
+            RELIGHT_SOURCES__EXPORTERS=json.dumps({"dcgm-exporter": page} if self.options.scraped else {}),
+            RELIGHT_SOURCES__SCRAPE_EVERY="1s",
             RELIGHT_SOURCES__LOOK_EVERY="200ms",
             RELIGHT_SOURCES__HEARTBEAT_EVERY="5s",
             RELIGHT_ON_CLUSTER="true",
@@ -268,7 +293,7 @@ class Stage:
             RELIGHT_REPAIR__PER_NODE="1000",
         )  # fmt: skip
         agent.launch()
-        return StageNode(name, uid, folder, kubelet, agent, log, chips, simulated)
+        return StageNode(name, uid, folder, kubelet, agent, log, chips, simulated, reads_kernel_log)
 
     def settings(self) -> Settings:
         """What processes have in common, as they read it."""

@@ -172,7 +172,7 @@ class TrainingJob:
         return {line["digest"] for line in self.said("finished")}
 
     def ask(self, fault: str, *, step: int = 0) -> None:
-        """Ask a rank to fail (`exit-2`) or to hang (`hang-2`) from a step on."""
+        """Ask a rank to fail (`exit-2`) or to hang (`hang-2`) from a step on, or all to `hurry`."""
         self.prepare()
         (self.faults / fault).write_text(str(step), encoding="utf-8")
 

@@ -1,7 +1,7 @@
 """One rank from start to end: find the others, go on from the newest checkpoint all can read, step, save, say how it goes.
 
-Ends with 0 at the last step, 143 at SIGTERM at once, and otherwise as `errors` says. Nothing is tidied up at the end: whatever moment it is
-ended at, what stands on the disk is right (see `checkpoints`).
+Ends with 0 at the last step, 143 at SIGTERM at once, 1 at SIGUSR1 (as if its code had raised something), and otherwise as `errors` says.
+Nothing is tidied up at the end: whatever moment it is ended at, what stands on the disk is right (see `checkpoints`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import time
 
 from sandbox.training import rendezvous
 from sandbox.training.checkpoints import Checkpoints, Saved
-from sandbox.training.errors import TrainingError
+from sandbox.training.errors import AskedToFail, TrainingError
 from sandbox.training.exchange import Exchange
 from sandbox.training.faults import Asked
 from sandbox.training.model import Shard, State
@@ -85,10 +85,12 @@ class Rank:
 
     def _step(self, state: State) -> State:
         self._asked.hang(state.step)
-        if self._asked.to_exit(state.step):
-            raise TrainingError(f"asked to fail at step {state.step}")
+        code = self._asked.exit_code(state.step)
+        if code is not None:
+            raise AskedToFail(code, f"asked to fail at step {state.step}")
         gradient = self._shard.gradient(state)
-        time.sleep(self._settings.step_seconds)
+        if not self._asked.to_hurry():
+            time.sleep(self._settings.step_seconds)
         return state.after(self._exchange.mean(gradient))
 
     def _tell_step(self, step: int, seconds: float) -> None:
@@ -134,12 +136,17 @@ def say(settings: Settings, what: str, **more: object) -> None:
 def run(settings: Settings) -> int:
     """The exit code of one start."""
     signal.signal(signal.SIGTERM, _end_now)
+    signal.signal(signal.SIGUSR1, _fail)
     try:
         Rank(settings).train()
     except TrainingError as error:
         say(settings, "failed", error=str(error), code=error.code)
         return error.code
     return 0
+
+
+def _fail(_signum: int, _frame: object) -> None:
+    raise TrainingError("SIGUSR1: asked to fail as a fault of its own code would")
 
 
 def _end_now(_signum: int, _frame: object) -> None:
