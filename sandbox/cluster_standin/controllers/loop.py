@@ -105,7 +105,7 @@ class Loop:
         self._trouble: dict[str, timedelta] = {}
         self._lock = threading.Lock()
         self._awake = threading.Event()
-        self.copies = Copies(self._wake)
+        self.copies = Copies(self.wake)
 
     def run(self, stop: threading.Event) -> None:
         """Until `stop` is set; what is on its way then is carried out."""
@@ -135,7 +135,8 @@ class Loop:
                 self._due[controller.name] = None
             self._ask(controller)
 
-    def _wake(self, kind: Kind) -> None:
+    def wake(self, kind: Kind) -> None:
+        """Something of a kind changed. From any thread."""
         now = self._clock()
         with self._lock:
             for controller in self._controllers:
