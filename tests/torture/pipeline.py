@@ -8,10 +8,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
-from confluent_kafka import Consumer, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from runtime.kafka import KafkaClients
 from runtime.settings import read_settings
@@ -19,6 +20,8 @@ from runtime.topics import TopicAdministration
 from sandbox import tied_process
 from schemas import topics
 from streams.settings import StreamSettings
+
+T = TypeVar("T")
 
 PARTITIONS = 4
 PATIENCE = 60.0
@@ -163,14 +166,16 @@ class Pipeline:
         """Offset the next record of each partition will get."""
         name, asker = self.name(topic), self._asker()
         return {
-            partition: asker.get_watermark_offsets(TopicPartition(name, partition), timeout=10)[1]
+            partition: _asked(
+                partial(asker.get_watermark_offsets, TopicPartition(name, partition), timeout=10)
+            )[1]
             for partition in range(PARTITIONS)
         }
 
     def committed(self, group: str) -> dict[int, int]:
         """What a group of ours has committed of the inbox."""
         places = [TopicPartition(self.name(topics.INBOX), partition) for partition in range(PARTITIONS)]
-        found = self._asker(self.settings.identity(group)).committed(places, timeout=10)
+        found = _asked(partial(self._asker(self.settings.identity(group)).committed, places, timeout=10))
         return {place.partition: place.offset for place in found}
 
     def commit(self, group: str, offsets: Mapping[int, int]) -> None:
@@ -210,8 +215,21 @@ def wait_until(
         time.sleep(every)
 
 
+def _asked(ask: Callable[[], T]) -> T:
+    """What the broker answers; one that has just come back refuses for a while and is asked again."""
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return ask()
+        except KafkaException:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
+
+
 def _read(consumer: Consumer, place: TopicPartition) -> list[Message]:
-    first, end = consumer.get_watermark_offsets(TopicPartition(place.topic, place.partition), timeout=10)
+    edges = partial(consumer.get_watermark_offsets, TopicPartition(place.topic, place.partition), timeout=10)
+    first, end = _asked(edges)
     found: list[Message] = []
     if end == first or place.offset >= end:
         return found
