@@ -102,6 +102,15 @@ class Bench:
             [sys.executable, "-m", *module], env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
 
+    def ends(self, topic: str) -> list[int]:
+        """Where each partition of a topic ends."""
+        consumer = self.clients.reader()
+        try:
+            places = [TopicPartition(topic, number) for number in range(PARTITIONS)]
+            return [consumer.get_watermark_offsets(place, timeout=10)[1] for place in places]
+        finally:
+            consumer.close()
+
     def handled(self, group: str, topic: str) -> int:
         """Messages a group has confirmed."""
         consumer = self.clients.reader(group)
@@ -183,7 +192,7 @@ def measure(broker: KafkaBroker) -> Iterator[Row]:
         bench.start(["relight.cli", "router"]), bench.settings.identity("router"), signals, BACKLOG
     )
     yield Row("streams", "router, backlog", router, "events/s", said, router / bare, "0.8 of it")
-    waiting = sum(_ends(bench, inbox))
+    waiting = sum(bench.ends(inbox))
     stage = bench.backlog_rate(
         bench.start(["relight.cli", "recovery"]), bench.settings.identity("recovery"), inbox, waiting
     )
@@ -193,19 +202,9 @@ def measure(broker: KafkaBroker) -> Iterator[Row]:
     yield from latency(bench, inbox)
 
 
-def _ends(bench: Bench, topic: str) -> list[int]:
-    consumer = bench.clients.reader()
-    try:
-        return [
-            consumer.get_watermark_offsets(TopicPartition(topic, n), timeout=10)[1] for n in range(PARTITIONS)
-        ]
-    finally:
-        consumer.close()
-
-
 def _until_handled(bench: Bench, inbox: str) -> None:
     deadline = time.monotonic() + 60
-    while bench.handled(bench.settings.identity("recovery"), inbox) < sum(_ends(bench, inbox)):
+    while bench.handled(bench.settings.identity("recovery"), inbox) < sum(bench.ends(inbox)):
         if time.monotonic() > deadline:
             raise TimeoutError("the recovery stage did not come up")
         time.sleep(0.1)
