@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -36,17 +36,27 @@ Check = Callable[[], Iterator[Finding]]
 
 
 def topics() -> Iterator[Finding]:
-    """Topics as the catalogue wants them; keys by murmur2."""
+    """Topics are there; their policies (how long kept, whose clock) are the catalogue's; keys go by murmur2."""
     from runtime.kafka import KafkaClients
     from runtime.topics import TopicAdministration
 
     settings = read_settings(Settings)
     administration = TopicAdministration(settings, KafkaClients(settings.kafka, "relight-doctor"))
-    differences = [*administration.differences(), *administration.probe_partitioner()]
+    differences = administration.differences()
+    sizes = [one for one in differences if one.setting in {"the topic", "number of partitions"}]
+    policies = [one for one in differences if one not in sizes]
+    yield from _compared("topics", sizes, "all there, with the number of partitions that keys need")
+    yield from _compared(
+        "policies", policies, "kept as long, and stamped by the clock, that the catalogue wants"
+    )
+    yield from _compared("partitioner", administration.probe_partitioner(), "keys go by murmur2")
+
+
+def _compared(check: str, differences: Sequence[object], well: str) -> Iterator[Finding]:
     for difference in differences:
-        yield Finding("topics", Verdict.BAD, str(difference))
+        yield Finding(check, Verdict.BAD, str(difference))
     if not differences:
-        yield Finding("topics", Verdict.GOOD, "as the catalogue wants them; keys go by murmur2")
+        yield Finding(check, Verdict.GOOD, well)
 
 
 def versions() -> Iterator[Finding]:
@@ -69,7 +79,8 @@ def store() -> Iterator[Finding]:
         statement = f"SELECT max(number) FROM {settings.database}.schema_migrations FINAL"  # noqa: S608 - a checked name
         applied = int(asked.rows(statement)[0][0])
         if applied == known:
-            yield Finding("store", Verdict.GOOD, f"answers; schema is at migration {applied}")
+            version = asked.rows("SELECT version()")[0][0]
+            yield Finding("store", Verdict.GOOD, f"ClickHouse {version}; schema is at migration {applied}")
         else:
             yield Finding(
                 "store",

@@ -11,11 +11,12 @@ import click
 if TYPE_CHECKING:
     from audit.store import Store
 
-LIMITS: Final = {"max_execution_time": 30, "max_result_rows": 100_000, "result_overflow_mode": "break"}
+ROWS: Final = 100_000
+LIMITS: Final = {"max_execution_time": 30, "max_result_rows": ROWS, "result_overflow_mode": "break"}
 """A person's question must not stop the writer; 30 s and 100,000 rows."""
 
 INCIDENTS: Final = """
-SELECT incident, state, result, strategy, run, code, node, chip, attempts, fault_time, closed_at, reason
+SELECT incident, state, paused, result, strategy, run, code, node, chip, attempts, fault_time, closed_at, reason
 FROM {db}.incidents
 WHERE ({run:String} = '' OR run = {run:String}) AND ({node:String} = '' OR node = {node:String})
     AND (NOT {open:Bool} OR state != 'closed')
@@ -37,7 +38,7 @@ CONSIDERED: Final = """
 SELECT at, verdict, rule, ladder_row, reason, flags, looked_at FROM {db}.explained WHERE incident = {incident:String} ORDER BY at
 """
 JOBS: Final = """
-SELECT run, name, namespace, epoch, size, supervised, job_retries_used, job_retry_num, pod_retries_used, pod_retry_num,
+SELECT run, name, namespace, epoch, size, supervised, paused, job_retries_used, job_retries_left, pod_retries_used, pod_retries_left,
     unconditional_chain, hang_chain, incidents, last_incident, ended
 FROM {db}.jobs
 WHERE {run:String} = '' OR run = {run:String} OR name = {run:String}
@@ -48,6 +49,9 @@ SELECT node, node_uid, held_for, since, answer, ready, cordoned, our_taint, faul
 FROM {db}.node_standing
 WHERE ({node:String} = '' OR node = {node:String}) AND (NOT {held:Bool} OR held_for != '')
 ORDER BY node LIMIT {limit:UInt32}
+"""
+HOLDER: Final = """
+SELECT node, node_uid, held_for FROM {db}.node_standing WHERE node = {node:String} OR node_uid = {node:String}
 """
 EVENT: Final = """
 SELECT event_time, kind, run, node, chip, code, state, detail, source, trust, timequality FROM {db}.signals_once WHERE event_id = {event:String}

@@ -16,6 +16,8 @@ from rich.text import Text
 _Command = TypeVar("_Command", bound=Callable[..., None])
 _ABSENT: Final = "-"
 _WIDTH_WITHOUT_TERMINAL: Final = 160
+_OBEYED: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
+"""Controls, marks that turn the reading round, halves of letters, private letters, and separators of lines."""
 
 
 def output_option(command: _Command) -> _Command:
@@ -32,7 +34,7 @@ def output_option(command: _Command) -> _Command:
 
 def plain(value: object) -> str:
     """A value as people read it, with nothing in it that a terminal would obey: a job's log line is hostile text."""
-    if value is None or value in ("", []):
+    if value is None or value in ("", [], {}):
         return _ABSENT
     if isinstance(value, datetime):
         return value.isoformat(sep=" ", timespec="milliseconds").replace("+00:00", "Z")
@@ -46,7 +48,7 @@ def plain(value: object) -> str:
 def _harmless(letter: str) -> str:
     if letter in "\n\t":
         return " "
-    return "\N{REPLACEMENT CHARACTER}" if unicodedata.category(letter) in {"Cc", "Cf", "Cs", "Co"} else letter
+    return "\N{REPLACEMENT CHARACTER}" if unicodedata.category(letter) in _OBEYED else letter
 
 
 def show(columns: Sequence[str], rows: Iterable[Sequence[object]], form: str, *, title: str = "") -> None:
@@ -62,7 +64,7 @@ def show(columns: Sequence[str], rows: Iterable[Sequence[object]], form: str, *,
     console = console_for_output()
     table = Table(title=title or None, show_lines=False, header_style="bold", title_justify="left")
     for column in columns:
-        table.add_column(column.replace("_", " "), overflow="fold")
+        table.add_column(Text(plain(column.replace("_", " "))), overflow="fold")
     for row in listed:
         table.add_row(*(Text(plain(value)) for value in row))
     console.print(table)

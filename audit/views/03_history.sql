@@ -263,13 +263,16 @@ SELECT
     counted.job_retry_num AS job_retry_num,
     counted.pod_retries_used AS pod_retries_used,
     counted.pod_retry_num AS pod_retry_num,
+    greatest(toInt32(counted.job_retry_num) - counted.job_retries_used, 0) AS job_retries_left,
+    greatest(toInt32(counted.pod_retry_num) - counted.pod_retries_used, 0) AS pod_retries_left,
     counted.unconditional_chain AS unconditional_chain,
     counted.hang_chain AS hang_chain,
     counted.incidents AS incidents,
     counted.last_incident AS last_incident,
     seen.first_seen AS first_seen,
     seen.last_seen AS last_seen,
-    ended.how AS ended
+    ended.how AS ended,
+    ended = '' AND (seen.cluster, concat('run/', seen.run)) IN (SELECT cluster, subject FROM {db}.paused) AS paused
 FROM seen
 LEFT JOIN ended ON ended.cluster = seen.cluster AND ended.run = seen.run
 LEFT JOIN counted ON counted.cluster = seen.cluster AND counted.run = seen.run;
@@ -299,12 +302,12 @@ WITH seen AS
     SELECT
         cluster,
         node_uid,
-        argMaxIf(code, at, what = 'hold_request') AS code,
+        argMaxIf(code, at, what IN ('hold_request', 'held')) AS code,
         argMaxIf(incident, at, what = 'hold_request') AS incident,
-        maxIf(at, what = 'hold_request') AS asked_at,
-        argMaxIf(answer, at, what = 'hold_answer') AS answer,
-        argMaxIf(cause, at, what = 'hold_answer') AS cause,
-        maxIf(at, what = 'release_node') AS released_at
+        maxIf(at, what IN ('hold_request', 'held')) AS asked_at,
+        argMaxIf(if(what = 'isolated', 'held', answer), at, what IN ('hold_answer', 'isolated', 'isolate_node')) AS answer,
+        argMaxIf(cause, at, what IN ('hold_answer', 'isolated', 'isolate_node')) AS cause,
+        maxIf(at, what IN ('release_node', 'release', 'released', 'taint_removed')) AS released_at
     FROM {db}.isolation_history
     GROUP BY cluster, node_uid
 )

@@ -36,7 +36,13 @@ def prepare() -> Iterator[AuditSettings]:
 
 @command.command()
 def migrate() -> None:
-    """Make or bring up to date the tables and views, as the user `store.migrator`. Running it again changes nothing."""
+    """Make or bring up to date the tables and views, as the user `store.migrator`. Running it again changes nothing.
+
+    \b
+    RELIGHT_STORE__HOST=clickhouse relight audit migrate
+
+    Ends with 0 when the schema is this release's, 1 when the store does not answer, refuses, or was migrated by a newer release.
+    """
     from datetime import UTC, datetime
 
     from audit.migrate import migrate as bring_up
@@ -53,7 +59,11 @@ def migrate() -> None:
 def run() -> None:
     """Write what stands in Kafka into ClickHouse until SIGTERM, as the user `store.writer`.
 
-    A store that is away is waited for; Kafka keeps what comes. Health turns red at half of the shortest retention.
+    \b
+    RELIGHT_KAFKA__BOOTSTRAP=kafka:9092 RELIGHT_STORE__HOST=clickhouse relight audit run
+
+    A store that is away is waited for, also at the start; Kafka keeps what comes. Health turns red at half of the shortest retention, which the
+    broker is asked for. Ends with 0 after SIGTERM, 1 when the store refuses for good: a gap is worse than an alarm.
     """
     from audit.process import run_audit
 

@@ -27,7 +27,7 @@ def command(process: str, *, changed: bool, output: str) -> None:
     relight config recovery
     relight config actuators --changed -o json
 
-    Ends with 1 when a setting is wrong, naming each.
+    Sources: `environment` (a variable RELIGHT_...) or `default`. Ends with 0, and with 1 when a setting is wrong, naming each.
     """
     from relight.settings_shown import shown
     from runtime.errors import SettingsConflict

@@ -13,7 +13,11 @@ from relight.tables import output_option, plain, show
 def command(event_id: str, *, output: str) -> None:
     """Explain EVENT_ID, an id as it stands in signals, in `trigger` of a decision, or in `relight incidents show`.
 
-    An event that reached no rule's index has no decision: that is said. Ends with 1 when the record does not know the event.
+    \b
+    relight explain 9a0e55...
+    relight topics tail signals.v1 | jq -r .id
+
+    An event that reached no rule's index has no decision: that is said. Ends with 1 when the record does not know the event or does not answer.
     """
     from relight.record import EVENT, EXPLAINED, ask, reader
 

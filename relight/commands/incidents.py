@@ -24,6 +24,9 @@ def list_command(*, run: str, node: str, only_open: bool, limit: int, output: st
     \b
     relight incidents list --open
     relight incidents list --node node-17 -o json
+    relight incidents list --limit 500 -o json | jq -r 'select(.result == "failed") | .incident'
+
+    Ends with 0, also when there is none, and with 1 when the record does not answer.
     """
     from relight.record import INCIDENTS, ask, reader
 
@@ -38,7 +41,12 @@ def list_command(*, run: str, node: str, only_open: bool, limit: int, output: st
 def show_command(incident: str, *, output: str) -> None:
     """Show INCIDENT whole: what it was, how long each phase took, the chain from the evidence to the end, and what else was considered.
 
-    Ends with 1 when there is no such incident.
+    \b
+    relight incidents show 4f1c2a...
+    relight incidents show 4f1c2a... -o json
+
+    In the chain: evidence, decision (with its rule), command, write (one call to the API), outcome, milestone, state. As JSON one object a row:
+    the incident, its phases, the chain, the decisions. Ends with 1 when there is no such incident or the record does not answer.
     """
     from relight.record import CHAIN, CONSIDERED, INCIDENT, PHASES, ask, reader
 

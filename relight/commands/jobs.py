@@ -17,6 +17,9 @@ def command(run: str, *, limit: int, output: str) -> None:
     \b
     relight jobs
     relight jobs llama-70b -o json
+
+    A budget holds for the life of a run; a chain counts in a row and is broken by another cause. Ends with 0, also when there is none, and with
+    1 when the record does not answer.
     """
     from relight.record import JOBS, ask, reader
 

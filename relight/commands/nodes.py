@@ -18,6 +18,11 @@ def command(node: str, *, held: bool, limit: int, output: str) -> None:
     \b
     relight nodes --held
     relight nodes node-17
+    relight nodes --held -o json | jq -r .node_uid
+
+    `next step` says what has to be done before a node is released.
+
+    Ends with 0, also when there is none, and with 1 when the record does not answer.
     """
     from relight.record import NODES, ask, reader
 

@@ -23,6 +23,10 @@ def command(subject: str, *, lasting: str | None, by: str, reason: str) -> None:
 
     \b
     relight pause run/7f0c... --reason "storage maintenance" --for 2h
+    relight pause node/0b9e... --reason "we look at it ourselves"
+
+    `relight incidents list` and `relight jobs` show what is paused. Ends with 0 when the broker has confirmed the order, 1 when it has not, 2
+    for a subject that takes no orders.
     """
     from datetime import timedelta
 

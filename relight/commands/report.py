@@ -35,6 +35,9 @@ def command(output: Path, *, days: float, limit: int) -> None:
 
     \b
     relight report --days 7 -o last-week.html
+    relight report --days 365 --limit 1000 -o year.html
+
+    Ends with 0 when the file is written, also when there was no incident, and with 1 when the record does not answer.
     """
     from relight.record import reader
     from relight.report.content import read_content

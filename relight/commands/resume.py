@@ -15,6 +15,8 @@ def command(subject: str, *, by: str, reason: str) -> None:
 
     \b
     relight resume run/7f0c... --reason "maintenance is over"
+
+    Ends with 0 when the broker has confirmed the order, 1 when it has not, 2 for a subject that takes no orders.
     """
     from schemas.mailbox import ResumeOrder
 

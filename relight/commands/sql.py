@@ -8,6 +8,9 @@ import click
 
 from relight.tables import output_option, show
 
+CUT = 3
+"""2 is click's for wrong usage."""
+
 
 @click.command()
 @click.argument("statement", required=False)
@@ -20,9 +23,10 @@ def command(statement: str | None, *, output: str) -> None:
     relight sql "SELECT * FROM relight.lemons LIMIT 10" -o json
     relight sql < question.sql
 
-    Ends with 1 when the statement fails. The views and their columns: docs/sql.md.
+    What is longer is cut, and that is said. Ends with 0 when it was answered whole, 1 when the statement fails, 3 when the answer was cut.
+    The views and their columns: docs/sql.md.
     """
-    from relight.record import reader
+    from relight.record import ROWS, reader
 
     asked = statement if statement is not None else sys.stdin.read()
     if not asked.strip():
@@ -30,3 +34,6 @@ def command(statement: str | None, *, output: str) -> None:
     with reader() as store:
         columns, rows = store.table(asked)
     show(columns, rows, output)
+    if len(rows) >= ROWS:
+        click.echo(f"cut after {len(rows):,} rows; ask for fewer, or with another client", err=True)
+        raise SystemExit(CUT)

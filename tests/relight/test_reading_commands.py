@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -14,8 +14,10 @@ from audit.migrate import migrate
 from audit.settings import StoreSettings
 from audit.store import Store
 from relight.cli import main
+from sandbox.clickhouse import ClickHouse
 from schemas.facts import NodeSeen, RunSeen, WorkloadKind
-from schemas.mailbox import HoldAnswer, HoldCause, HoldRequest
+from schemas.mailbox import HoldAnswer, HoldCause, HoldRequest, PauseOrder, ResumeOrder
+from schemas.records import IncidentState
 from schemas.topics import INBOX, SIGNALS
 from tests.audit.story import CHIP, NODE, START, Story, in_place, put
 
@@ -49,19 +51,27 @@ def told() -> Story:
     return story
 
 
+@pytest.fixture(scope="module")
+def filled(request: pytest.FixtureRequest) -> Iterator[Store]:
+    """The story in a database of this file's own; tests that write use other runs and nodes."""
+    running = request.getfixturevalue("clickhouse")
+    settings = StoreSettings(port=running.port, database="reading")
+    with Store(settings, settings.migrator) as store:
+        migrate(store, lambda: datetime.now(UTC))
+        put(store, told().records)
+        yield store
+        store.command("DROP DATABASE reading")
+
+
 @pytest.fixture
-def relight(store_settings: StoreSettings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    monkeypatch.setenv("RELIGHT_STORE__PORT", str(store_settings.port))
-    monkeypatch.setenv("RELIGHT_STORE__DATABASE", store_settings.database)
+def relight(filled: Store, clickhouse: ClickHouse, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setenv("RELIGHT_STORE__PORT", str(clickhouse.port))
+    monkeypatch.setenv("RELIGHT_STORE__DATABASE", filled.database)
 
     def run(*arguments: str) -> Result:
         return CliRunner().invoke(main, arguments)
 
-    with Store(store_settings, store_settings.migrator) as store:
-        migrate(store, lambda: datetime.now(UTC))
-        put(store, told().records)
-        yield run
-        store.command(f"DROP DATABASE {store_settings.database}")
+    return run
 
 
 def rows(result: Result) -> list[dict[str, Any]]:
@@ -133,11 +143,11 @@ def test_an_event_is_explained_by_the_decision_about_it(relight: Any) -> None:
     assert relight("explain", "unheard-of").exit_code == 1
 
 
-def test_sql_reads_and_nothing_else(relight: Any, store_settings: StoreSettings) -> None:
-    question = f"SELECT recovered FROM {store_settings.database}.rto_by_strategy"
+def test_sql_reads_and_nothing_else(relight: Any) -> None:
+    question = "SELECT recovered FROM reading.rto_by_strategy WHERE strategy = 'in_place_recovery'"
 
     assert rows(relight("sql", question, "-o", "json")) == [{"recovered": 1}]
-    refused = relight("sql", f"DROP TABLE {store_settings.database}.signals")
+    refused = relight("sql", "DROP TABLE reading.signals")
     assert refused.exit_code == 1
     assert "privileges" in refused.output
 
@@ -149,3 +159,61 @@ def test_a_store_that_is_away_is_one_readable_line(monkeypatch: pytest.MonkeyPat
 
     assert result.exit_code == 1
     assert result.output.startswith("Error: connecting:")
+
+
+def test_a_pause_is_seen_until_it_is_over(relight: Any, filled: Store) -> None:
+    story = Story(offsets={"inbox.v1": 100, "incidents.v1": 100, "decisions.v1": 100})
+    story.decision("run-p", "inc-p", 1, "in_place_recovery", 2)
+    story.state("inc-p", 1, IncidentState.ACTING, 2)
+
+    def order(given: PauseOrder | ResumeOrder, at: float) -> bool:
+        story.tell(INBOX, "run/run-p", given, at)
+        put(filled, story.records)
+        (found,) = rows(relight("incidents", "list", "--run", "run-p", "-o", "json"))
+        return bool(found["paused"])
+
+    assert order(PauseOrder(by="sre", reason="storage"), 3)
+    assert not order(ResumeOrder(by="sre", reason="done"), 4)
+    assert not order(PauseOrder(by="sre", reason="an hour", until=START + timedelta(hours=1)), 5)
+    assert order(PauseOrder(by="sre", reason="long", until=datetime.now(UTC) + timedelta(hours=1)), 6)
+
+
+def test_an_answer_that_was_cut_says_so(relight: Any) -> None:
+    result = relight("sql", "SELECT number FROM numbers(300000)", "-o", "json")
+
+    assert result.exit_code == 3
+    assert "cut after" in result.output
+
+
+@pytest.fixture
+def given(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    orders: list[str] = []
+    monkeypatch.setattr("relight.commands.release.give", lambda subject, _order: orders.append(subject))
+    return orders
+
+
+@pytest.mark.parametrize(
+    ("node", "code", "says", "ordered"),
+    [
+        (NODE.uid, 0, "", [f"node/{NODE.uid}"]),
+        (NODE.name, 1, f"right would be its UID: {NODE.uid}", []),
+        ("no-such\x1b[2J", 0, "the record knows no node no-such", ["node/no-such\x1b[2J"]),
+    ],
+)
+def test_a_release_asks_the_record_who_holds_the_node(
+    node: str, code: int, says: str, ordered: list[str], relight: Any, given: list[str]
+) -> None:
+    result = relight("release", node, "--reason", "replaced")
+
+    assert (result.exit_code, given) == (code, ordered), result.output
+    assert says in result.output
+    assert "\x1b" not in result.output
+
+
+def test_a_release_does_not_need_the_record(monkeypatch: pytest.MonkeyPatch, given: list[str]) -> None:
+    monkeypatch.setenv("RELIGHT_STORE__PORT", "1")
+
+    result = CliRunner().invoke(main, ["release", "uid-1", "--reason", "replaced"])
+
+    assert (result.exit_code, given) == (0, ["node/uid-1"])
+    assert "was not asked" in result.output

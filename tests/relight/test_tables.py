@@ -38,6 +38,26 @@ def test_values_are_as_people_read_them(value: object, shown: str) -> None:
     assert plain(value) == shown
 
 
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        "\x1b]8;;http://evil.example\x1b\\\\click\x1b]8;;\x1b\\\\",  # a link of a terminal
+        "\x9b31mred",  # the C1 form of an escape sequence
+        "\u202egnp.exe",
+        "\u2067left\u2069",
+        "\u200b\ufeffnothing",
+        "\u2028line\u2029paragraph",
+        "a\rb\bc",
+        "\ud800",
+    ],
+)
+def test_nothing_a_terminal_obeys_gets_through(hostile: str, capsys: pytest.CaptureFixture[str]) -> None:
+    show([hostile], [[hostile]], "table", title="t")
+
+    out = capsys.readouterr().out
+    assert not [letter for letter in hostile if letter in out and (letter < " " or letter > "\x7f")]
+
+
 def test_markup_in_a_value_is_text(capsys: pytest.CaptureFixture[str]) -> None:
     show(["what"], [["[red]x[/red]"]], "table")
 
