@@ -8,69 +8,54 @@ from __future__ import annotations
 
 import http.client
 import json
-import signal
-import subprocess
 import sys
-import time
-import urllib.error
-import urllib.request
 from datetime import timedelta
+from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from sandbox import ports, tied_process
+from sandbox import ports
 from sandbox.clickhouse_faults import PATH, Fault
-from sandbox.errors import NotRunning, StartFailed
+from sandbox.component import Component
 
-LOOK_SECONDS: Final = 0.05
+ROOT: Final = Path(__file__).resolve().parents[1]
 
 
-class ClickHouse:
-    """A store with its own folder. ``with ClickHouse(folder) as store: ... store.port``."""
+class ClickHouse(Component):
+    """A store with its own folder. ``with ClickHouse(folder) as store: ... store.port``.
+
+    Args:
+        folder: where `data` and `front.log` go; made when absent, data that lies there is taken up.
+        patience: how long `start` waits before it raises, and a call that tells it what to suffer.
+    """
 
     def __init__(self, folder: Path, *, patience: timedelta = timedelta(seconds=60)) -> None:
         self._folder = folder
-        self._patience = patience.total_seconds()
-        self._process: subprocess.Popen[bytes] | None = None
-        self.port = 0
-        """Port on loopback; the same for all starts."""
+        (self.port,) = ports.free_ports(1)
+        super().__init__(
+            "the store",
+            ["env", f"PYTHONPATH={ROOT}", sys.executable, "-m", "sandbox.clickhouse_front",
+             str(folder / "data"), "--port", str(self.port)],
+            log_file=folder / "front.log",
+            is_ready=self._answers,
+            patience=patience,
+        )  # fmt: skip
 
-    def start(self) -> Self:
-        """Start and wait until it answers. Raises StartFailed with what it said."""
+    def launch(self) -> None:
+        """Start without waiting. Does nothing when it runs."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        self.port = self.port or ports.free_ports(1)[0]
-        log = self._folder / "front.log"
-        command = [sys.executable, "-m", "sandbox.clickhouse_front", str(self._folder / "data")]
-        with log.open("ab") as out:
-            self._process = tied_process.start(
-                [*command, "--port", str(self.port)],
-                cwd=Path(__file__).resolve().parents[1],
-                stdout=out,
-                stderr=out,
-            )
-        deadline = time.monotonic() + self._patience
-        while not self._answers():
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                self.kill()
-                raise StartFailed(f"the store did not start:\n{log.read_text(errors='replace')[-2000:]}")
-            time.sleep(LOOK_SECONDS)
-        return self
-
-    def _answers(self) -> bool:
-        try:
-            with urllib.request.urlopen(f"http://{ports.LOOPBACK}:{self.port}/ping", timeout=1) as answer:
-                return bool(answer.status == 200)  # noqa: PLR2004 - HTTP's OK
-        except (urllib.error.URLError, OSError):
-            return False
+        super().launch()
 
     def pause(self) -> None:
         """Answer nothing from here on, connections stay open."""
-        self._running().send_signal(signal.SIGSTOP)
+        self.suspend()
 
-    def resume(self) -> None:
-        """Answer again."""
-        self._running().send_signal(signal.SIGCONT)
+    def _answers(self) -> bool:
+        try:
+            return self._asked("GET", "/ping")[0] == HTTPStatus.OK
+        except OSError:
+            return False
 
     def suffer(self, fault: Fault) -> None:
         """From here on (see `sandbox.clickhouse_faults`); a store that is started again suffers nothing."""
@@ -86,36 +71,18 @@ class ClickHouse:
 
     def _told(self, method: str, body: bytes | None = None) -> dict[str, Any]:
         self._running()
-        line = http.client.HTTPConnection(ports.LOOPBACK, self.port, timeout=self._patience)
+        _, said = self._asked(method, PATH, body)
+        told: dict[str, Any] = json.loads(said)
+        return told
+
+    def _asked(self, method: str, path: str, body: bytes | None = None) -> tuple[int, bytes]:
+        line = http.client.HTTPConnection(ports.LOOPBACK, self.port, timeout=self._patience.total_seconds())
         try:
-            line.request(method, PATH, body)
-            told: dict[str, Any] = json.loads(line.getresponse().read())
-            return told
+            line.request(method, path, body)
+            answer = line.getresponse()
+            return answer.status, answer.read()
         finally:
             line.close()
-
-    def kill(self) -> None:
-        """End it at once, whatever it does."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-            self._process = None
-
-    def stop(self) -> None:
-        """End it in good order."""
-        if self._process is None:
-            return
-        self._process.terminate()
-        try:
-            self._process.wait(10)
-        except subprocess.TimeoutExpired:
-            self.kill()
-        self._process = None
-
-    def _running(self) -> subprocess.Popen[bytes]:
-        if self._process is None:
-            raise NotRunning("the store does not run")
-        return self._process
 
     def __enter__(self) -> Self:
         return self.start()
