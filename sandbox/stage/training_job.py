@@ -50,6 +50,7 @@ class TrainingJob:
         backoff_limit: failed pods after which Kubernetes fails the Job.
         grace: seconds a pod gets to end.
         environment: more variables of the container.
+        failure_policy: the team's own `podFailurePolicy`; empty: none.
         stable_within: share of the usual step time a stable step may differ; 0: never stable again.
     """
 
@@ -69,6 +70,7 @@ class TrainingJob:
     grace: int = 10
     stable_within: float = 1.0
     environment: Mapping[str, str] = field(default_factory=dict)
+    failure_policy: Mapping[str, Any] = field(default_factory=dict)
 
     def prepare(self) -> None:
         """Make the folders ranks share."""
@@ -101,6 +103,7 @@ class TrainingJob:
                 "completions": self.ranks,
                 "parallelism": self.ranks,
                 "backoffLimit": self.backoff_limit,
+                **({"podFailurePolicy": dict(self.failure_policy)} if self.failure_policy else {}),
                 "template": {
                     "metadata": {"labels": labels},
                     "spec": {

@@ -51,6 +51,22 @@ def test_a_pod_somebody_deletes_while_processes_are_stopped_does_not_end_the_rec
     assert closed(stage, run).result is not IncidentResult.FAILED
 
 
+@pytest.mark.soak
+def test_an_exit_the_teams_policy_would_fail_the_job_for_is_retried_first_where_they_switched_retries_on(
+    stage: Stage,
+) -> None:
+    fails = {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [1]}}
+    job = stage.job("own-policy", failure_policy={"rules": [fails]})
+    job.ask("exit-0", step=40)
+    run = train(stage, job)
+
+    finished(stage, job)
+
+    assert closed(stage, run).result is not IncidentResult.FAILED
+    assert starts(job) == {("1", "1"): all_ranks(job), ("2", "1"): all_ranks(job)}
+    _nobody_is_isolated(stage, run)
+
+
 def test_a_job_somebody_deletes_during_a_recovery_ends_it_and_nothing_is_made_anew(
     stage: Stage, job: TrainingJob
 ) -> None:
