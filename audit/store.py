@@ -52,6 +52,7 @@ class Store:
                 send_receive_timeout=int(settings.timeout.total_seconds()),
                 settings=dict(limits or {}),
                 query_retries=0,
+                tz_mode="aware",  # a time without its zone is read as local time by whoever gets it
             )
 
     def command(self, statement: str) -> None:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import click
 
+from relight.progress import told_on_the_terminal
+
 
 @click.command()
 @click.option(
@@ -44,7 +46,9 @@ def command(output: Path, *, days: float, limit: int) -> None:
     from relight.report.page import make_page
 
     now = datetime.now(UTC)
-    with reader() as store:
-        content = read_content(store, since=now - timedelta(days=days), until=now, made_at=now, limit=limit)
+    with reader() as store, told_on_the_terminal("reading incidents") as told:
+        content = read_content(
+            store, since=now - timedelta(days=days), until=now, made_at=now, limit=limit, told=told
+        )
     output.write_text(make_page(content), encoding="utf-8")
     click.echo(f"{output}: {content.total} incidents")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
 from audit.store import Store
+from relight.report.plots import Plots, draw
 
 PHASES: Final = (
     "detection",
@@ -18,6 +19,10 @@ PHASES: Final = (
     "communication",
     "stabilisation",
 )
+AT_ONCE: Final = 250
+"""Incidents whose chains are asked for in one question."""
+_DRAWN: Final = 5000
+"""Incidents in the pictures of recovery times, newest first; more would make the page heavy."""
 _WINDOW: Final = "fault_time >= {since:DateTime64(6)} AND fault_time < {until:DateTime64(6)}"
 STRATEGIES: Final = f"""
 SELECT
@@ -70,6 +75,9 @@ WHERE incident IN {incidents:Array(String)} ORDER BY incident, attempt, ordinal
 CHAINS: Final = """
 SELECT incident, at, link, attempt, what, detail FROM {db}.cause_chain WHERE incident IN {incidents:Array(String)} ORDER BY incident, at, ordinal
 """
+POINTS: Final = f"""
+SELECT strategy, fault_time, rto_seconds, outcome, code FROM {{db}}.rto WHERE {_WINDOW} ORDER BY fault_time DESC LIMIT {_DRAWN}
+"""  # noqa: S608 - as above
 LEMONS: Final = """
 SELECT node, chip, code, faults, runs, last_seen FROM {db}.lemons WHERE last_seen >= {since:DateTime64(6)} ORDER BY faults DESC LIMIT 20
 """
@@ -112,23 +120,28 @@ class Content:
     held: list[dict[str, Any]]
     shown: int
     total: int
+    plots: Plots | None
 
 
 def read_content(
-    store: Store, *, since: datetime, until: datetime, made_at: datetime, limit: int = 200
+    store: Store,
+    *,
+    since: datetime,
+    until: datetime,
+    made_at: datetime,
+    limit: int = 200,
+    told: Callable[[int, int], None] = lambda _done, _of: None,
 ) -> Content:
-    """Read all of it. Raises StoreAway, StoreRefused."""
+    """Read all of it; `told` hears how many incidents of how many are read. Raises StoreAway, StoreRefused."""
     window = {"since": since, "until": until}
     strategies = _rows(store, STRATEGIES, window)
     incidents = _rows(store, INCIDENTS, {**window, "limit": limit})
-    named = {"incidents": [row["incident"] for row in incidents]}
     stories = {row["incident"]: Story(row) for row in incidents}
-    for row in _rows(store, SPANS, named):
-        _add_span(stories[row["incident"]], row)
-    for story in stories.values():
-        story.bars = lay_out(story.facts.pop("spans", []))
-    for row in _rows(store, CHAINS, named):
-        stories[row["incident"]].chain.append(row)
+    told(0, len(incidents))
+    for first in range(0, len(incidents), AT_ONCE):
+        some = [row["incident"] for row in incidents[first : first + AT_ONCE]]
+        _read_stories(store, stories, some)
+        told(first + len(some), len(incidents))
     return Content(
         since=since,
         until=until,
@@ -138,9 +151,20 @@ def read_content(
         stories=list(stories.values()),
         lemons=_rows(store, LEMONS, window),
         held=_rows(store, HELD, {}),
+        plots=draw(_rows(store, POINTS, window), since, until),
         shown=len(incidents),
         total=sum(row["incidents"] for row in strategies),
     )
+
+
+def _read_stories(store: Store, stories: dict[str, Story], some: list[str]) -> None:
+    named = {"incidents": some}
+    for row in _rows(store, SPANS, named):
+        _add_span(stories[row["incident"]], row)
+    for row in _rows(store, CHAINS, named):
+        stories[row["incident"]].chain.append(row)
+    for incident in some:
+        stories[incident].bars = lay_out(stories[incident].facts.pop("spans", []))
 
 
 def _rows(store: Store, question: str, parameters: Mapping[str, Any]) -> list[dict[str, Any]]:

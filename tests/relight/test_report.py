@@ -21,7 +21,7 @@ from schemas.commands import StepName
 from schemas.records import IncidentResult, IncidentState
 from tests.audit.story import START, Story, in_place, put
 
-HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'"
+HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'\u202egnp\x1b[2J"
 
 
 class Seen(HTMLParser):
@@ -82,6 +82,23 @@ def test_the_page_fetches_nothing_and_runs_nothing(page: str) -> None:
     assert not [name for name, _ in seen.attributes if name.startswith("on") or name in {"src", "href"}]
     assert "http" not in re.sub(r"http-equiv", "", page)
     assert "&lt;script&gt;" in page
+    assert not {"\u202e", "\x1b"} & set(page)
+    assert "url(" not in page
+    assert "@import" not in page
+
+
+@pytest.mark.slow
+def test_there_are_pictures_of_the_times_and_of_each_timeline(page: str) -> None:
+    seen = Seen()
+    seen.feed(page)
+
+    assert seen.tags.count("svg") == 2
+    assert seen.tags.count("circle") == 8
+    assert seen.tags.count("polyline") == 1
+    assert (
+        page.count("track tall") == 1 + 6 + 1
+    )  # the style, six recoveries, the one that is open since its decision
+    assert "prefers-color-scheme: dark" in page
 
 
 @pytest.mark.slow
