@@ -3,32 +3,24 @@
 from __future__ import annotations
 
 import re
-import shlex
+import subprocess
+import sys
 import xml.etree.ElementTree as ET
-from pathlib import Path
+from importlib.metadata import requires
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from ruamel.yaml import YAML
+from jsonschema import Draft202012Validator, ValidationError
+from packaging.requirements import Requirement
 
 from relight.cli import main
 from relight.commands.config import PROCESSES, _kind
 from relight.settings_shown import shown
+from tests.deploy.compose_rules import RULES
+from tests.deploy.composed import COMPOSE, OURS, ROOT, SERVICES, commands_of
 
-ROOT = Path(__file__).parents[2]
-COMPOSE: dict[str, Any] = YAML(typ="safe").load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
-SERVICES: dict[str, Any] = COMPOSE["services"]
-OURS = {
-    name: service for name, service in SERVICES.items() if service.get("image", "").startswith("relight:")
-}
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
-
-
-def commands_of(service: dict[str, Any]) -> list[list[str]]:
-    if "entrypoint" not in service:
-        return [list(service["command"])]
-    return [shlex.split(part)[1:] for part in service["command"][0].split("&&")]
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +30,28 @@ def known() -> set[str]:
         for name, value in environment.items():
             patch.setenv(name, value)
         return {setting.variable for process in PROCESSES for setting in shown(_kind(process)())}
+
+
+def test_the_file_is_as_the_compose_specification_wants_it() -> None:
+    Draft202012Validator(RULES).validate(COMPOSE)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"comand": ["router"]},
+        {"restart": "sometimes"},
+        {"environment": {"PORT": 9464}},
+        {"depends_on": {"kafka": {"condition": "service_ready"}}},
+        {"healthcheck": {"test": ["python"]}},
+        {"volumes": ["kafka"]},
+    ],
+)
+def test_what_an_engine_would_refuse_is_seen(damage: dict[str, Any]) -> None:
+    broken = COMPOSE | {"services": {**SERVICES, "router": SERVICES["router"] | damage}}
+
+    with pytest.raises(ValidationError):
+        Draft202012Validator(RULES).validate(broken)
 
 
 @pytest.mark.parametrize("name", sorted(OURS))
@@ -98,7 +112,56 @@ def test_the_image_is_not_root_s_and_imports_from_no_working_folder() -> None:
 
     assert re.search(r"^USER \d+$", last_stage, re.MULTILINE)
     assert "PYTHONSAFEPATH=1" in last_stage
-    assert "pip install" not in last_stage
+    assert "pip" not in last_stage
+
+
+def locked(*names: str) -> set[str]:
+    """Packages `deploy/locked.py` prints, run as the image's first stage runs it."""
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "deploy/locked.py", *names],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert all(
+        "--hash=sha256:" in entry
+        for entry in re.split(r"^(?=[a-z].*==)", done.stdout, flags=re.MULTILINE)[1:]
+    )
+    return set(re.findall(r"^([a-z0-9._-]+)==", done.stdout, re.MULTILINE))
+
+
+def test_the_image_gets_every_package_it_needs_by_its_hash_and_none_that_only_tests_need() -> None:
+    """What is installed here knows its own requirements: the closure must be theirs."""
+
+    def needs(name: str) -> set[str]:
+        found = {Requirement(one) for one in requires(name) or []}
+        return {
+            one.name.lower().replace(".", "-").replace("_", "-")
+            for one in found
+            if one.marker is None or one.marker.evaluate({"extra": ""})
+        }
+
+    names = locked()
+    assert {one for name in names for one in needs(name)} <= names
+    assert needs("relight") <= names
+    assert not {"chdb", "pytest", "mypy", "ruff", "hypothesis", "hatchling"} & names
+    assert locked("hatchling") >= {"hatchling", *needs("hatchling")}
+    assert DOCKERFILE.count("--require-hashes") == 2
+    assert "--no-index" in DOCKERFILE
+
+
+def test_what_is_copied_into_the_build_is_there_and_not_left_out_of_it() -> None:
+    left_out = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    copied = {
+        word
+        for line in re.findall(r"^COPY (?!--from)(.+) \S+$", DOCKERFILE, re.MULTILINE)
+        for word in line.split()
+    }
+
+    assert [name for name in copied if not (ROOT / name).exists()] == []
+    assert {name.split("/")[0] for name in copied} & set(left_out) == set()
+    assert {".git", ".venv", ".env", "kubeconfig"} <= set(left_out)
 
 
 def test_the_image_holds_every_room() -> None:
