@@ -1,8 +1,7 @@
-"""A node of the test's own on the shared control plane, and pods on it."""
+"""A node of the test's own and pods on it: enclosed on the shared control plane, plain on the stand-in, which need neither Go nor root."""
 
 from __future__ import annotations
 
-import contextlib
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from runtime import paths
-from runtime.errors import ApiError
 from runtime.kubernetes import Cluster
-from sandbox.control_plane import ControlPlane
+from sandbox.cluster_standin.plane import ClusterStandIn
 from sandbox.kubelet import Kubelet, NodeOptions, Way
-from tests.real.kubernetes import BRISK, NewKubelet
+from tests.real.kubernetes import BRISK, NewKubelet, client_of, make_namespace
 from tests.real.pods import CHIPS, Pods
 
 
@@ -24,12 +22,13 @@ def pods(api: Cluster, namespace: str, new_kubelet: NewKubelet) -> Pods:
 
 
 @pytest.fixture
-def plain_pods(api: Cluster, cluster: ControlPlane, namespace: str, tmp_path: Path) -> Iterator[Pods]:
-    """Of a kubelet that runs containers as plain processes, as it does for a user without root."""
+def plain_pods(shared_stand_in: ClusterStandIn, tmp_path: Path) -> Iterator[Pods]:
     name = f"plain-{uuid.uuid4().hex[:8]}"
-    kubeconfig = cluster.kubeconfig_of(f"system:node:{name}", ["system:nodes"])
+    kubeconfig = shared_stand_in.kubeconfig_of(f"system:node:{name}", ["system:nodes"])
+    api = client_of(shared_stand_in)
+    make_namespace(api, name)
     node = NodeOptions(name, devices={CHIPS: 8})
     with Kubelet(kubeconfig, node, tmp_path / "plain", BRISK, way=Way.PLAIN) as kubelet:
-        yield Pods(api, namespace, kubelet)
-    with contextlib.suppress(ApiError):
-        api.delete(paths.nodes(name))
+        yield Pods(api, name, kubelet)
+    api.delete(paths.namespaces(name))
+    api.delete(paths.nodes(name))

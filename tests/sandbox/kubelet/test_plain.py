@@ -70,6 +70,7 @@ def test_everything_a_container_started_ends_with_its_first_process(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(180)
 def test_a_kubelet_that_is_killed_leaves_nothing_behind(tmp_path: Path) -> None:
     script = (
         "import sys, time; from pathlib import Path; from tests.sandbox.kubelet.test_plain import STRAYS, forever\n"

@@ -1,10 +1,11 @@
-"""Pods of plain containers on a real control plane: reported as enclosed ones are, and an injected job's supervisor runs in them unmodified."""
+"""Pods of plain containers: reported as enclosed ones are, and an injected job's supervisor runs in them unmodified."""
 
 from __future__ import annotations
 
 import shutil
 import sys
 import tempfile
+import uuid
 from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
@@ -16,17 +17,16 @@ from actuators.injection.inject import inject
 from actuators.injection.options import InjectionOptions
 from runtime import paths
 from runtime.kafka import KafkaClients
-from runtime.kubernetes import Cluster
 from runtime.settings import KafkaSettings
 from runtime.topic_tail import tail
-from sandbox.control_plane import ControlPlane
+from sandbox.cluster_standin.plane import ClusterStandIn
 from sandbox.embedded_broker import EmbeddedBroker
 from sandbox.kubelet import Kubelet, NodeOptions, Way, identity
 from sandbox.stage.program import ROOT, Program
 from schemas.envelope import decode
 from schemas.signals import ProcessExit, ProcessState, ProcessStateName
 from supervisor.wrapper import WRAPPER
-from tests.real.kubernetes import BRISK
+from tests.real.kubernetes import BRISK, client_of, make_namespace
 from tests.real.pods import CHIPS, OBEYS, SECONDS, Pods, container, until
 
 OPTIONS = InjectionOptions(wrapper=WRAPPER)
@@ -115,10 +115,12 @@ def short() -> Iterator[Path]:
 @pytest.mark.slow
 @pytest.mark.timeout(150)
 def test_the_supervisor_of_an_injected_job_tells_the_agent_of_its_node(
-    api: Cluster, cluster: ControlPlane, namespace: str, short: Path, tmp_path: Path
+    shared_stand_in: ClusterStandIn, short: Path, tmp_path: Path
 ) -> None:
-    name = f"plain-{namespace[-8:]}"
-    kubeconfig = cluster.kubeconfig_of(f"system:node:{name}", ["system:nodes"])
+    name = f"injected-{uuid.uuid4().hex[:8]}"
+    api = client_of(shared_stand_in)
+    namespace = make_namespace(api, name)
+    kubeconfig = shared_stand_in.kubeconfig_of(f"system:node:{name}", ["system:nodes"])
     options = NodeOptions(
         name,
         host_paths={str(SOCKET.parent): short / "agent"},
@@ -131,12 +133,12 @@ def test_the_supervisor_of_an_injected_job_tells_the_agent_of_its_node(
         Kubelet(kubeconfig, options, tmp_path / "kubelet", BRISK, way=Way.PLAIN) as kubelet,
     ):
         agent = Program(
-            "agent", ["node-agent"], folder=tmp_path, says=("node agent runs", 1),
+            "agent", ["node-agent"], folder=tmp_path, 
             environment={
                 **broker.environment,
                 "RELIGHT_KAFKA__BOOTSTRAP": broker.bootstrap,
                 "RELIGHT_CLUSTER": "lab",
-                "RELIGHT_KUBERNETES__KUBECONFIG": str(cluster.kubeconfig),
+                "RELIGHT_KUBERNETES__KUBECONFIG": str(shared_stand_in.kubeconfig),
                 "RELIGHT_ON_CLUSTER": "true",
                 "RELIGHT_NODE__NAME": name,
                 "RELIGHT_NODE__UID": api.get(paths.nodes(name))["metadata"]["uid"],
@@ -147,13 +149,15 @@ def test_the_supervisor_of_an_injected_job_tells_the_agent_of_its_node(
                 "RELIGHT_SUPERVISORS__PEERS_FOLDER": str(kubelet.folder / identity.FOLDER),
                 "RELIGHT_PRESENCE__ENABLED": "false",
             },
-        ).start()  # fmt: skip
+        )  # fmt: skip
+        agent.launch()  # the supervisor waits for its socket
         try:
             run = api.create(paths.jobs(namespace), job.manifest)["metadata"]["uid"]
             started, ended = told(broker.bootstrap)
             log = kubelet.log(namespace, kubelet_pod(kubelet, namespace), "trainer")
         finally:
             agent.kill()
+    api.delete(paths.namespaces(namespace))
     api.delete(paths.nodes(name))
 
     assert started.placement is not None
@@ -186,7 +190,7 @@ def told(bootstrap: str) -> tuple[ProcessState, ProcessExit]:
     """The first start and the first exit that stand in the topic."""
     started: ProcessState | None = None
     clients = KafkaClients(KafkaSettings(bootstrap=bootstrap), "test")
-    for message in tail(clients, "signals.v1", from_start=True, lasting=timedelta(seconds=60)):
+    for message in tail(clients, "signals.v1", from_start=True, lasting=timedelta(seconds=100)):
         data = decode(message.value() or b"").data
         if isinstance(data, ProcessState) and data.state is ProcessStateName.RUNNING:
             started = started or data
