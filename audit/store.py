@@ -22,7 +22,12 @@ if TYPE_CHECKING:
 
     from clickhouse_connect.driver.client import Client
 
-INSERT_SETTINGS: Final[Mapping[str, Any]] = {"async_insert": 0, "wait_end_of_query": 1}
+INSERT_SETTINGS: Final[Mapping[str, Any]] = {
+    "async_insert": 0,
+    "wait_end_of_query": 1,
+    # Off before 26.2: a batch whose insert broke between a table and what is kept of it would stay out of the latter for good.
+    "deduplicate_blocks_in_dependent_materialized_views": 1,
+}
 _TEMPORARY: Final = (
     "TIMEOUT_EXCEEDED",
     "TOO_MANY_PARTS",
@@ -55,10 +60,10 @@ class Store:
                 tz_mode="aware",  # a time without its zone is read as local time by whoever gets it
             )
 
-    def command(self, statement: str) -> None:
-        """Run a statement that returns nothing."""
+    def command(self, statement: str, parameters: Mapping[str, Any] | None = None) -> None:
+        """Run a statement that returns nothing; parameters are bound by the server."""
         with _translated(statement):
-            self._client.command(statement)
+            self._client.command(statement, parameters=dict(parameters or {}))
 
     def rows(self, statement: str, parameters: Mapping[str, Any] | None = None) -> list[tuple[Any, ...]]:
         """Rows of a query; parameters are bound by the server."""

@@ -131,54 +131,80 @@ FROM
     WHERE chip != ''
 );
 
+CREATE OR REPLACE VIEW {db}.incident_spans AS
+SELECT
+    t.cluster AS cluster,
+    t.incident AS incident,
+    c.run AS run,
+    t.opened_at AS opened_at,
+    -- The last ranks tell what the first one closed the incident with.
+    if(t.closed_at = toDateTime64('2199-01-01 00:00:00', 6, 'UTC'), t.closed_at, t.closed_at + INTERVAL 1 MINUTE) AS until
+FROM {db}.incident_totals AS t FINAL
+INNER JOIN {db}.incident_causes AS c FINAL ON c.cluster = t.cluster AND c.incident = t.incident;
+
+-- Each branch groups by incident and event: an event that was sent twice is one link, and a question about one incident is asked of its rows only.
 CREATE OR REPLACE VIEW {db}.cause_chain AS
 SELECT cluster, incident, at, ordinal, link, attempt, what, detail, event_id, rulebook
 FROM
 (
     SELECT
-        i.cluster AS cluster,
-        i.incident AS incident,
-        toDateTime64(s.event_time, 6, 'UTC') AS at,
+        d.cluster AS cluster,
+        d.incident AS incident,
+        min(s.event_time) AS at,
         1 AS ordinal,
         'evidence' AS link,
         -1 AS attempt,
-        concat(s.kind, ' ', s.code, if(s.node = '', '', concat(' on ', s.node)), if(s.chip = '', '', concat(' chip ', s.chip))) AS what,
-        s.detail AS detail,
+        any(concat(s.kind, ' ', s.code, if(s.node = '', '', concat(' on ', s.node)), if(s.chip = '', '', concat(' chip ', s.chip)))) AS what,
+        any(s.detail) AS detail,
         s.event_id AS event_id,
         '' AS rulebook
-    FROM {db}.decisions_once AS i
-    INNER JOIN {db}.signals_once AS s ON s.cluster = i.cluster AND s.event_id = i.trigger
-    WHERE i.incident != ''
+    FROM {db}.signals AS s
+    INNER JOIN
+    (
+        SELECT cluster, incident, trigger FROM {db}.decisions WHERE incident != '' GROUP BY cluster, incident, trigger
+    ) AS d ON d.cluster = s.cluster AND d.trigger = s.event_id
+    WHERE s.kind NOT IN ('progress', 'heartbeat', 'milestone')
+    GROUP BY d.cluster, d.incident, s.event_id
     UNION ALL
-    SELECT cluster, incident, toDateTime64(arrived, 6, 'UTC'), 2, 'decision', toInt32(attempt),
-        concat(verdict, ' by ', rule, ' (row ', ladder_row, ')'), reason, event_id, rulebook
-    FROM {db}.decisions_once
+    SELECT cluster, incident, toDateTime64(min(d.arrived), 6, 'UTC'), 2, 'decision', toInt32(any(d.attempt)),
+        any(concat(d.verdict, ' by ', d.rule, ' (row ', d.ladder_row, ')', if(d.mode = 'shadow', ', shadow', ''))), any(d.reason), event_id, any(d.rulebook)
+    FROM {db}.decisions AS d
     WHERE incident != ''
+    GROUP BY cluster, incident, event_id
     UNION ALL
-    SELECT cluster, incident, toDateTime64(arrived, 6, 'UTC'), 3, 'command', toInt32(attempt), concat(action, ' ', step), reason, event_id, rulebook
-    FROM {db}.commands_once
+    SELECT cluster, incident, toDateTime64(min(c.arrived), 6, 'UTC'), 3, 'command', toInt32(any(c.attempt)), any(concat(c.action, ' ', c.step)), any(c.reason),
+        event_id, any(c.rulebook)
+    FROM {db}.commands AS c
     WHERE action != 'look'
+    GROUP BY cluster, incident, event_id
     UNION ALL
-    SELECT cluster, incident, toDateTime64(arrived, 6, 'UTC'), 4, 'write', toInt32(attempt), arrayJoin(effects), step, event_id, ''
-    FROM {db}.outcomes_once
+    SELECT cluster, incident, toDateTime64(at, 6, 'UTC'), 4, 'write', toInt32(attempt), arrayJoin(effects), step, event_id, ''
+    FROM
+    (
+        SELECT cluster, incident, event_id, min(o.arrived) AS at, any(o.attempt) AS attempt, any(o.effects) AS effects, any(o.step) AS step
+        FROM {db}.outcomes AS o
+        GROUP BY cluster, incident, event_id
+    )
     UNION ALL
-    SELECT cluster, incident, toDateTime64(arrived, 6, 'UTC'), 5, 'outcome', toInt32(attempt),
-        concat(step, ' ', result, if(cause = '', '', concat(': ', cause))), detail, event_id, ''
-    FROM {db}.outcomes_once
+    SELECT cluster, incident, toDateTime64(min(o.arrived), 6, 'UTC'), 5, 'outcome', toInt32(any(o.attempt)),
+        any(concat(o.step, ' ', o.result, if(o.cause = '', '', concat(': ', o.cause)))), any(o.detail), event_id, ''
+    FROM {db}.outcomes AS o
     WHERE result != 'pending'
+    GROUP BY cluster, incident, event_id
     UNION ALL
-    SELECT b.cluster, b.incident, m.reached_at, 6, 'milestone', toInt32(b.attempt), m.milestone, if(m.rank < 0, '', concat('rank ', toString(m.rank))),
-        m.event_id, ''
-    FROM {db}.boundaries AS b
-    INNER JOIN {db}.milestones AS m ON m.cluster = b.cluster AND m.run = b.run
-    WHERE m.reached_at >= b.decided AND m.reached_at <= coalesce(b.next_decided, b.closed + INTERVAL 1 HOUR, toDateTime64('2199-01-01 00:00:00', 6, 'UTC'))
-        AND (m.attempt < 0 OR m.attempt = b.attempt)
+    SELECT i.cluster, i.incident, min(m.event_time), 6, 'milestone', toInt32(any(m.attempt)), any(toString(m.name)),
+        any(if(m.rank < 0, '', concat('rank ', toString(m.rank)))), m.event_id, ''
+    FROM {db}.signals AS m
+    INNER JOIN {db}.incident_spans AS i ON i.cluster = m.cluster AND i.run = m.run
+    WHERE m.kind = 'milestone' AND m.trust != 'external' AND m.event_time >= i.opened_at AND m.event_time <= i.until
+    GROUP BY i.cluster, i.incident, m.event_id
     UNION ALL
-    SELECT b.cluster, b.incident, toDateTime64(f.arrived, 6, 'UTC'), 6, 'milestone', toInt32(b.attempt), 'pod_bound', concat(f.pod, if(f.node = '', '', ' on '), f.node),
-        f.event_id, ''
-    FROM {db}.boundaries AS b
-    INNER JOIN (SELECT * FROM {db}.facts FINAL WHERE kind = 'pod_bound' ORDER BY arrived LIMIT 1 BY event_id) AS f ON f.cluster = b.cluster AND f.run = b.run
-    WHERE f.arrived >= b.decided AND f.arrived <= coalesce(b.next_decided, b.stepped, b.closed, toDateTime64('2199-01-01 00:00:00', 6, 'UTC'))
+    SELECT i.cluster, i.incident, toDateTime64(min(f.arrived), 6, 'UTC'), 6, 'milestone', -1, 'pod_bound',
+        any(concat(f.pod, if(f.node = '', '', ' on '), f.node)), f.event_id, ''
+    FROM {db}.facts AS f
+    INNER JOIN {db}.incident_spans AS i ON i.cluster = f.cluster AND i.run = f.run
+    WHERE f.kind = 'pod_bound' AND f.arrived >= i.opened_at AND f.arrived <= i.until
+    GROUP BY i.cluster, i.incident, f.event_id
     UNION ALL
     SELECT cluster, incident, updated_at, 7, 'state', toInt32(attempts), concat(state, if(result = '', '', concat(': ', result))), result_cause, '', rulebook
     FROM {db}.incidents
@@ -188,26 +214,27 @@ ORDER BY cluster, incident, at, ordinal;
 CREATE OR REPLACE VIEW {db}.explained AS
 SELECT
     cluster,
-    arrived AS at,
-    subject,
-    run,
+    min(d.arrived) AS at,
+    any(d.subject) AS subject,
+    any(d.run) AS run,
     incident,
-    attempt,
+    any(d.attempt) AS attempt,
     trigger,
-    verdict,
-    rule,
-    ladder_row,
-    mode,
-    reason,
-    count,
-    flags,
+    any(d.verdict) AS verdict,
+    any(d.rule) AS rule,
+    any(d.ladder_row) AS ladder_row,
+    any(d.mode) AS mode,
+    any(d.reason) AS reason,
+    any(d.count) AS count,
+    any(d.flags) AS flags,
     arrayMap(c -> concat(
             JSONExtractString(c, 'rule'), ' (row ', JSONExtractString(c, 'row'), '): ', JSONExtractString(c, 'outcome'),
             if(JSONExtractString(c, 'detail') = '', '', concat(', ', JSONExtractString(c, 'detail')))),
-        JSONExtractArrayRaw(considered)) AS looked_at,
-    rulebook,
+        JSONExtractArrayRaw(any(d.considered))) AS looked_at,
+    any(d.rulebook) AS rulebook,
     event_id
-FROM {db}.decisions_once;
+FROM {db}.decisions AS d
+GROUP BY cluster, incident, trigger, event_id;
 
 CREATE OR REPLACE VIEW {db}.jobs AS
 WITH seen AS

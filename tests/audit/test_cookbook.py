@@ -84,6 +84,7 @@ def test_the_page_names_every_view_and_no_other() -> None:
         "signals_once",
         "boundaries",
         "milestones",
+        "incident_spans",
     }
 
     assert named == made - inner
