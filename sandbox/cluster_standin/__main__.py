@@ -22,6 +22,7 @@ from runtime import logs
 from runtime.kubernetes import Cluster
 from runtime.settings import KubernetesSettings
 from sandbox import ports
+from sandbox.cluster_standin import resources, schema
 from sandbox.cluster_standin.registry import Registry
 from sandbox.cluster_standin.server import Server
 from sandbox.cluster_standin.store import KEPT_CHANGES, Store
@@ -70,6 +71,7 @@ def _options() -> argparse.Namespace:
 
 async def _serve(options: argparse.Namespace) -> None:
     folder: Path = options.folder
+    schema.prepare(*(resource.model for resource in resources.ALL))
     store = Store(kept=options.kept_changes)
     registry = Registry(store, unreachable_toleration=options.unreachable_toleration)
     server = Server(registry, Users(folder / "tokens.csv"))

@@ -36,6 +36,17 @@ _SIMPLE: Final[Mapping[str, type | tuple[type, ...]]] = {
     "float": (int, float),
 }
 _QUANTITIES: Final = frozenset({"limits", "requests", "capacity", "allocatable", "overhead", "hard"})
+_READ: Final[set[str]] = set()
+
+
+def prepare(*names: str) -> None:
+    """Read models, and those of their fields, before somebody waits for it: the client imports each where it is first used."""
+    for name in names:
+        for kind in _fields(name).values():
+            inner = kind.removeprefix(_LIST).removeprefix(_DICT).removesuffix("]")
+            if inner not in _READ and hasattr(getattr(models, inner, None), "openapi_types"):
+                _READ.add(inner)
+                prepare(inner)
 
 
 def pruned(item: object, model: str) -> Object:
