@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -39,11 +39,12 @@ _GROUPS = {
 }
 
 
-def objects() -> Iterator[Object]:
-    """Every object, in the order `kubectl apply -f deploy/kubernetes/` takes them."""
+@cache
+def objects() -> tuple[Object, ...]:
+    """Every object, in the order `kubectl apply -f deploy/kubernetes/` takes them. Read once, changed by nobody."""
     reader = YAML(typ="safe")
-    for file in sorted(FOLDER.glob("*.yaml")):
-        yield from reader.load_all(file.read_text(encoding="utf-8"))
+    files = sorted(FOLDER.glob("*.yaml"))
+    return tuple(item for file in files for item in reader.load_all(file.read_text(encoding="utf-8")))
 
 
 def collection(item: Object) -> str:
