@@ -109,10 +109,11 @@ class ActuatorSettings(Settings):
     """Everything `relight actuators` reads."""
 
     acting: ActingSettings = ActingSettings()
-    kubernetes: KubernetesSettings = KubernetesSettings(timeout=timedelta(seconds=3))
-    """As for every process, but 3 s a call: a step makes a few and has 10 s."""
-    subjects_at_once: Annotated[int, Field(ge=1, le=256)] = 16
-    """Commands carried out at the same time; commands of one subject never are."""
+    kubernetes: KubernetesSettings = KubernetesSettings(timeout=timedelta(seconds=3), connections=64)
+    """As for every process, but 3 s a call: a step makes a few and has 10 s; and a connection for each command."""
+    subjects_at_once: Annotated[int, Field(ge=1, le=256)] = 64
+    """Commands carried out at the same time; commands of one subject never are. Those that isolate are granted their places in lots: 200 nodes
+    take a third less time than with 16."""
     in_flight: Annotated[int, Field(ge=1, le=100_000)] = 500
     """Commands taken and not confirmed; above it reading pauses."""
 

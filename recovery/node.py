@@ -169,9 +169,11 @@ def _judge(turn: Turn, fault: Fault, node: NodeCell) -> None:
         decide_by(turn, shadow, shadow.then[0], fault.domain, mode="shadow", fault=fault)
     if answer.rule is None:
         return
-    if answer.rule.notify or (fault.row is not None and fault.row.notify):
-        notify(turn, answer.rule.reason, about=f"{fault.namespace}/{fault.code}")
     _follow(turn, fault, answer.rule, answer)
+    if answer.rule.notify or (
+        fault.row is not None and fault.row.notify
+    ):  # behind the act: it waits for no words
+        notify(turn, answer.rule.reason, about=f"{fault.namespace}/{fault.code}")
 
 
 def _follow(turn: Turn, fault: Fault, rule: Rule, answer: Answer) -> None:
