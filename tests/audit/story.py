@@ -16,6 +16,7 @@ from rules.packaged import default_content
 from schemas import topics
 from schemas.commands import Command, Outcome, OutcomeResult, StepName
 from schemas.envelope import Payload, encode, make_event
+from schemas.facts import PodBound
 from schemas.ids import derive_id, run_subject
 from schemas.records import Decision, FaultDomain, Incident, IncidentResult, IncidentState, RulebookRelease
 from schemas.signals import (
@@ -173,6 +174,11 @@ class Story:
     ) -> None:
         signal = Milestone(placement=Placement(run=run, rank=rank), name=name, attempt=attempt)
         self.tell(topics.SIGNALS, run_subject(run), signal, at)
+
+    def bound(self, run: str, at: float, *, pod: str = "pod-0", epoch: int = 2) -> None:
+        """The watcher's word that a pod has its node."""
+        placement = Placement(run=run, pod=pod, pod_uid=f"{pod}-uid", epoch=epoch)
+        self.tell(topics.SIGNALS, run_subject(run), PodBound(node=NODE, placement=placement), at)
 
     def progress(self, run: str, step: int, at: float) -> None:
         self.tell(

@@ -24,6 +24,7 @@ EMPTY_IS_RIGHT = {
     "Whose budget is nearly used up?",
     "What could nobody read?",
     "How much work was lost?",
+    "Who paused what?",
 }
 
 
