@@ -17,7 +17,7 @@ from typing import Final, Protocol
 from uuid import uuid4
 
 from runtime import logs, paths
-from runtime.errors import ApiConflict, ApiError, ApiInvalid, ApiNotFound
+from runtime.errors import ApiConflict, ApiError, ApiForbidden, ApiInvalid, ApiNotFound
 from runtime.informer import Informer
 from runtime.kubernetes import Cluster, Object
 from sandbox.cluster_standin.controllers import reading, writes
@@ -105,10 +105,12 @@ class Loop:
         self._trouble: dict[str, timedelta] = {}
         self._lock = threading.Lock()
         self._awake = threading.Event()
+        self._stop = threading.Event()
         self.copies = Copies(self.wake)
 
     def run(self, stop: threading.Event) -> None:
-        """Until `stop` is set; what is on its way then is carried out."""
+        """Until `stop` is set; a write that is on its way then is waited for."""
+        self._stop = stop
         informers = [informer_of(self.copies, kind, self._api) for kind in Kind]
         threads = [threading.Thread(target=each.run, name="controllers", daemon=True) for each in informers]
         for thread in threads:
@@ -176,7 +178,12 @@ class Loop:
         worst = Carried.OUT
         again: datetime | None = None
         for _ in range(MOST_ROUNDS):
-            decision = controller.decide(self.copies, self._clock())
+            try:
+                decision = controller.decide(self.copies, self._clock())
+            except Exception:  # noqa: BLE001 - a mistake of one is not the end of the others' work
+                _log.exception("a controller failed", controller=controller.name)
+                worst = Carried.REFUSED
+                break
             again = decision.again
             worst = max(
                 (self._carry_out(controller, batch) for batch in decision.batches), default=Carried.OUT
@@ -199,6 +206,8 @@ class Loop:
 
     def _carry_out(self, controller: Controller, batch: Batch) -> Carried:
         for write in batch:
+            if self._stop.is_set():
+                return Carried.TOO_LATE
             try:
                 self._send(write)
             except (ApiConflict, ApiNotFound) as error:  # the copy learns of it by itself
@@ -278,7 +287,7 @@ class Loop:
 
     def _tell_failure(self, write: Write, error: ApiError) -> None:
         """A pod that a quota or an admission refuses never comes: whoever wants it reads why at its Job."""
-        if not isinstance(write, Create) or not isinstance(error, ApiInvalid):
+        if not isinstance(write, Create) or not isinstance(error, ApiInvalid | ApiForbidden):
             return
         owner = reading.owner(write.body)
         job = owner and self.copies.find(Kind.JOBS, write.namespace, str(owner["name"]))

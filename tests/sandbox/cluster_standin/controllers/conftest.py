@@ -1,4 +1,4 @@
-"""Scenarios played three times: on the real API server with Kubernetes' own controllers, on it with ours in their place, and on the stand-in.
+"""Scenarios played on the real API server with Kubernetes' own controllers and on the stand-in with ours; at length also with ours on the first.
 
 One control plane for both, one after the other: starting it is most of the time. All scenarios of a file are played beside one another.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
@@ -35,33 +36,43 @@ OPTIONS = Options(
 def outcomes(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Outcomes:
     """What came of each scenario of the tests that are run."""
     parts.need("Kubernetes", control_plane.missing())
-    wanted: dict[str, list[Scenario]] = {}
-    for item in request.session.items:
-        module = getattr(item, "module", None)
-        known = (
-            getattr(module, "SCENARIOS", {}).get(item.name)
-            if "outcomes" in getattr(item, "fixturenames", ())
-            else None
-        )
-        if known is not None:
-            wanted.setdefault(str(item.path), []).append(known)
-    files = list(wanted.values())
+    items = [item for item in request.session.items if "outcomes" in getattr(item, "fixturenames", ())]
+    files = _scenarios(items)
     found = Outcomes()
     folder = tmp_path_factory.mktemp("three")
-    plane = ControlPlane(folder / "real", OPTIONS)
-    try:
-        plane.start()
-        play(files, client(plane.kubeconfig), "theirs", found)
-        for replaced in (plane.controller_manager, plane.scheduler):
-            if replaced is not None:
-                replaced.kill()
-        with ours_on(client(plane.kubeconfig)):
-            play(files, client(plane.kubeconfig), "ours", found)
-    finally:
-        plane.kill()
-    with ClusterStandIn(folder / "standin", OPTIONS) as standin:
-        play(files, client(standin.kubeconfig), "standin", found)
+
+    def on_the_real_one() -> None:
+        plane = ControlPlane(folder / "real", OPTIONS)
+        try:
+            api = client(plane.start().kubeconfig)
+            play(files, api, "theirs", found)
+            if any(item.get_closest_marker("soak") for item in items):
+                for replaced in (plane.controller_manager, plane.scheduler):
+                    if replaced is not None:
+                        replaced.kill()
+                with ours_on(api):
+                    play(files, api, "ours", found)
+        finally:
+            plane.kill()
+
+    def on_the_stand_in() -> None:
+        with ClusterStandIn(folder / "standin", OPTIONS) as standin:
+            play(files, client(standin.kubeconfig), "standin", found)
+
+    with ThreadPoolExecutor(2, "clusters") as pool:
+        for played in [pool.submit(on_the_real_one), pool.submit(on_the_stand_in)]:
+            played.result()
     return found
+
+
+def _scenarios(items: list[pytest.Item]) -> list[list[Scenario]]:
+    """Those of the tests that are run, by the file they are from: scenarios with nodes do not share a cluster with others."""
+    files: dict[str, list[Scenario]] = {}
+    for item in items:
+        scenario = getattr(getattr(item, "module", None), "SCENARIOS", {}).get(item.name)
+        if scenario is not None and scenario not in files.setdefault(scenario.__module__, []):
+            files[scenario.__module__].append(scenario)
+    return list(files.values())
 
 
 @contextmanager

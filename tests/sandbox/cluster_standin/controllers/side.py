@@ -10,11 +10,11 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from runtime import paths
-from runtime.errors import ApiError, ApiNotFound
+from runtime.errors import ApiConflict, ApiError, ApiNotFound
 from runtime.kubernetes import Cluster, Object, PatchKind
 
 T = TypeVar("T")
-SECONDS = 25.0
+SECONDS = 60.0
 BEAT = 0.7
 LEASES = "kube-node-lease"
 
@@ -42,7 +42,8 @@ class Hearts:
         try:
             self._api.patch(paths.leases(LEASES, node), {"spec": spec})
         except ApiNotFound:
-            self._api.create(paths.leases(LEASES), {"metadata": {"name": node}, "spec": spec})
+            with contextlib.suppress(ApiConflict):  # two renew it for the first time
+                self._api.create(paths.leases(LEASES), {"metadata": {"name": node}, "spec": spec})
 
     def _beat(self) -> None:
         while not self._stop.wait(BEAT):
@@ -189,7 +190,8 @@ class Side:
 
     def remove_node(self, name: str) -> None:
         self._beating.discard(name)
-        self.api.delete(paths.nodes(name))
+        with contextlib.suppress(ApiNotFound):  # the scenario failed before it was made
+            self.api.delete(paths.nodes(name))
 
 
 def _index(pod: Object) -> int:

@@ -230,7 +230,7 @@ def a_deleted_job_takes_its_pods_along(side: Side) -> Any:
 
 
 def test_a_deleted_job_takes_its_pods_along(outcomes: Outcomes) -> None:
-    theirs = outcomes.same(a_deleted_job_takes_its_pods_along, "ours")
+    theirs = outcomes.same(a_deleted_job_takes_its_pods_along)
 
     assert theirs == ([], False)
 

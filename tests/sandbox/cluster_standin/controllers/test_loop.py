@@ -104,13 +104,13 @@ class Wants:
 
 
 class Scene:
-    def __init__(self, controller: Wants, left: list[int] | None = None) -> None:
+    def __init__(self, *controllers: Wants, left: list[int] | None = None) -> None:
         self.api = Api()
         self.now = BEGIN
         left = left or []
         self.loop = Loop(
             self.api,  # type: ignore[arg-type]
-            [controller],
+            controllers,
             empty=lambda _, __: left.pop(0) if left else 0,
             clock=lambda: self.now,
         )
@@ -259,6 +259,29 @@ def test_an_event_that_cannot_be_written_is_no_failure() -> None:
     scene.loop.round()
 
     assert [each.split()[0] for each in scene.api.asked] == ["create", "delete"]
+
+
+class Mistaken(Wants):
+    """Cannot decide."""
+
+    name = "mistaken"
+
+    def decide(self, copies: Copies, now: datetime) -> Decision:
+        super().decide(copies, now)
+        raise ValueError("a quantity that is none")
+
+
+def test_a_controllers_mistake_is_not_the_end_of_the_others_work() -> None:
+    mistaken, other = Mistaken(), Wants((Delete(Kind.PODS, pod("p")),))
+    scene = Scene(mistaken, other)
+
+    scene.loop.round()
+    scene.loop.round()
+    scene.now += AGAIN
+    scene.loop.round()
+
+    assert len(scene.api.asked) == 1
+    assert len(mistaken.asked_at) == 2  # and it is tried again, later
 
 
 def test_an_idle_cluster_is_asked_nothing_and_the_end_is_soon() -> None:
