@@ -15,6 +15,7 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
@@ -78,8 +79,8 @@ def _writing(store: Store, settings: StoreSettings) -> list[Row]:
         begun = time.monotonic()
         blocks = list(_blocks(records))
         only.append(time.monotonic() - begun)
-        ours.append(_timed(lambda blocks=blocks: _insert(store, blocks)) + only[-1])
-        bare.append(_timed(lambda blocks=blocks: _insert_bare(settings, blocks)))
+        ours.append(_timed(partial(_insert, store, blocks)) + only[-1])
+        bare.append(_timed(partial(_insert_bare, settings, blocks)))
     rate, loop, made = (MESSAGES / median(took) for took in (ours, bare, only))
     reference = f"the same rows, bare client: {loop:,.0f}/s"
     return [
@@ -148,7 +149,7 @@ def _reading(store: Store) -> Iterator[Row]:
     bare = median(_timed(lambda: store.rows(through)) for _ in range(ROUNDS))
     for name, question in VIEWS.items():
         asked = question.replace("{db}", store.database)
-        took = median(_timed(lambda asked=asked: store.rows(asked)) for _ in range(ROUNDS))
+        took = median(_timed(partial(store.rows, asked)) for _ in range(ROUNDS))
         what = f"{name} over {INCIDENTS:,} incidents" if "one" not in name else name
         yield Row(
             "audit",

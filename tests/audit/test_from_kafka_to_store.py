@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import TopicPartition
 
 from audit.migrate import migrate
 from audit.process import LateStore
@@ -57,7 +58,7 @@ def topics_of(payload: type[Any]) -> tuple[Topic, ...]:
         return (SIGNALS, INBOX, EXTERNAL_SIGNALS) if payload in OTHERS_MAY_TELL else (SIGNALS, INBOX)
     if issubclass(payload, Fact):
         return (SIGNALS, INBOX)
-    by_class = {Decision: DECISIONS, Incident: INCIDENTS, RulebookRelease: RULEBOOKS}
+    by_class: dict[Any, Topic] = {Decision: DECISIONS, Incident: INCIDENTS, RulebookRelease: RULEBOOKS}
     if payload in by_class:
         return (by_class[payload],)
     return (COMMANDS,) if "command." in payload.TYPE else (INBOX,)
@@ -132,8 +133,6 @@ class Way:
         """Positions of all topics: what a feedback would move."""
         reader = self.clients.reader()
         try:
-            from confluent_kafka import TopicPartition  # noqa: PLC0415 - only here
-
             return {
                 topic.name: reader.get_watermark_offsets(
                     TopicPartition(self.settings.topic(topic.name), 0), 10

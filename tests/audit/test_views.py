@@ -12,11 +12,12 @@ import pytest
 from audit.migrate import migrate
 from audit.settings import StoreSettings
 from audit.store import Store
+from rules.packaged import default_content
 from schemas.commands import StepName
 from schemas.mailbox import HoldAnswer, HoldCause, HoldRequest
 from schemas.records import IncidentResult, IncidentState
-from schemas.signals import MilestoneName
-from schemas.topics import INBOX
+from schemas.signals import Milestone, MilestoneName, Placement, RepairResult
+from schemas.topics import EXTERNAL_SIGNALS, INBOX, SIGNALS
 from tests.audit.story import CHIP, NODE, START, Story, in_place, put
 
 pytestmark = pytest.mark.slow
@@ -285,3 +286,77 @@ def test_an_incident_that_relight_itself_judged_stable_ends_when_it_was_closed(
 
     assert found.phases("inc-1")["stabilisation"] == (15.0, "measured")
     assert found("SELECT rto_seconds, outcome FROM {db}.rto") == [(33.0, "recovered")]
+
+
+def test_supervisor_watcher_and_training_process_each_end_their_phases(story: Story, read: Any) -> None:
+    run, incident = "run-1", "inc-1"
+    story.decision(run, incident, 1, "isolated_job_reschedule", 2, story.fault(run, 0))
+    story.state(incident, 1, IncidentState.ACTING, 2)
+    story.command(run, incident, 1, StepName.SUSPEND_JOB, 0, 2)
+    story.command(run, incident, 1, StepName.RESUME_JOB, 1, 15)
+    for pod, at in (("pod-0", 17), ("pod-1", 21)):  # the watcher: the last one counts
+        story.bound(run, at, pod=pod)
+    for rank, at in ((0, 26), (1, 30)):  # supervisors: the last one counts
+        story.milestone(run, MilestoneName.COMMAND_STARTED, at, rank=rank)
+    story.outcome(
+        run, incident, 1, StepName.RESUME_JOB, 1, 33
+    )  # every pod runs: later than every pod is bound
+    for name, at in (
+        (MilestoneName.CHECKPOINT_LOADED, 40),
+        (MilestoneName.COMMUNICATION_READY, 44),
+        (MilestoneName.FIRST_STEP, 45),
+        (MilestoneName.STABLE, 60),
+    ):  # the training process
+        story.milestone(run, name, at)
+    story.bound(run, 58, pod="pod-1")  # a pod that moves later ends no phase
+    story.state(incident, 1, IncidentState.CLOSED, 60, result=IncidentResult.RECOVERED)
+
+    phases = read().phases(incident)
+
+    assert [phases[name] for name in PHASES] == [
+        (seconds, "measured") for seconds in (2.0, 13.0, 6.0, 9.0, 10.0, 4.0, 16.0)
+    ]
+
+
+def test_other_systems_set_no_milestone(story: Story, read: Any) -> None:
+    in_place(story, "run-1", "inc-1", (2, 12, 15, 18, 19, None))
+    placement = Placement(run="run-1", rank=0)
+    story.tell(EXTERNAL_SIGNALS, "run/run-1", Milestone(placement=placement, name=MilestoneName.STABLE), 30)
+
+    assert read()("SELECT outcome, rto_seconds FROM {db}.rto") == [("stable_unknown", None)]
+
+
+def test_a_run_that_was_set_back_lost_what_it_had_since_and_not_what_it_lost_before(
+    story: Story, read: Any
+) -> None:
+    for step, at in ((1000, -50), (500, -40), (501, -30), (530, -1)):
+        story.progress("run-1", step, at)
+    story.checkpoint("run-1", "begin", 520, -11)
+    in_place(story, "run-1", "inc-1", (2, 12, 15, 18, 19, 30))
+    story.checkpoint("run-1", "restored", 520, 15)
+
+    assert read()("SELECT step_at_fault, rpo_steps, rpo_seconds FROM {db}.rpo") == [(530, 10, 11.0)]
+
+
+def test_a_chip_s_history_holds_its_faults_and_what_came_of_its_repairs(story: Story, read: Any) -> None:
+    story.fault("run-1", 0)
+    repair = RepairResult(node=NODE, unit=CHIP.id, incident="inc-1", attempt=1, result="healed")
+    story.tell(SIGNALS, f"node/{NODE.uid}", repair, 20)
+
+    found = read()(
+        f"SELECT kind, what, incident FROM {{db}}.asset_history WHERE asset = '{CHIP.id}' ORDER BY at"
+    )
+
+    assert found == [("chip_fault", "asserted", ""), ("repair_result", "healed", "inc-1")]
+
+
+def test_recovery_times_are_told_by_class_of_the_rulebook(story: Story, read: Any) -> None:
+    in_place(story, "run-1", "inc-1", (2, 12, 15, 18, 19, 30))
+    codes = default_content()["codes"]
+    (wanted,) = {
+        code["class"] for code in codes if (code["namespace"], code["code"]) == ("ascend", "80E01801")
+    }
+
+    found = read()("SELECT strategy, class, cluster, recovered FROM {db}.rto_by_strategy")
+
+    assert found == [("in_place_recovery", wanted, "lab", 1)]
