@@ -34,7 +34,7 @@ def read_exposition(body: bytes) -> tuple[Sample, ...]:
     """
     read: list[Sample] = []
     try:
-        for family in text_string_to_metric_families(body.decode("utf-8")):
+        for family in text_string_to_metric_families(_without_comments(body.decode("utf-8"))):
             read += [Sample(sample.name, sample.labels, sample.value) for sample in family.samples]
     except (ValueError, KeyError, IndexError) as error:
         raise ScrapeFailed(f"what comes after sample {len(read)} cannot be read: {error!s:.200}") from error
@@ -43,3 +43,8 @@ def read_exposition(body: bytes) -> tuple[Sample, ...]:
     if len(read) > SAMPLES_LIMIT:
         raise ScrapeFailed(f"the answer holds {len(read):,} samples; at most {SAMPLES_LIMIT:,} are a node's")
     return tuple(read)
+
+
+def _without_comments(text: str) -> str:
+    """The samples alone: told that a series is a counter, the parser gives it another name (`_total`) than the exporter and its mapping do."""
+    return "\n".join(line for line in text.split("\n") if not line.lstrip().startswith("#"))

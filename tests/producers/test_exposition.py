@@ -20,6 +20,15 @@ def test_samples_keep_series_labels_and_value() -> None:
     assert (second.series, dict(second.labels), second.value) == ("b", {}, 1.0)
 
 
+def test_a_counter_keeps_the_name_its_exporter_gave_it() -> None:
+    body = b"# TYPE DCGM_FI_DEV_PCIE_REPLAY_COUNTER counter\nDCGM_FI_DEV_PCIE_REPLAY_COUNTER 7\n# TYPE b_total counter\nb_total 1\n"
+
+    assert [sample.series for sample in read_exposition(body)] == [
+        "DCGM_FI_DEV_PCIE_REPLAY_COUNTER",
+        "b_total",
+    ]
+
+
 @pytest.mark.parametrize(
     "body",
     [
