@@ -89,8 +89,10 @@ class Jobs(Kind):
         ]
         if now.get("completions") != before.get("completions") and not _is_elastic(now, before):
             causes.append(_immutable("spec.completions", now.get("completions")))
-        if _frozen(now["template"]) != _frozen(_allowed(now["template"], old)):
-            causes.append(_immutable("spec.template", "..."))
+        allowed = _allowed(now["template"], old)
+        if _frozen(now["template"]) != _frozen(allowed):
+            within = _may_move(old) and now["template"]["spec"] != allowed["spec"]
+            causes.append(_immutable("spec.template.spec" if within else "spec.template", "..."))
         return causes
 
 

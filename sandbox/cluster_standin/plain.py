@@ -99,6 +99,11 @@ class Namespaces(Kind):
 class Leases(Kind):
     """A Lease's times and counts."""
 
+    def prepare_create(self, item: Object, world: World) -> None:
+        """It has a specification, if an empty one."""
+        del world
+        item.setdefault("spec", {})
+
     def validate(self, item: Object) -> list[Cause]:
         """What is wrong with them."""
         causes, spec = [], item.get("spec") or {}
@@ -122,6 +127,7 @@ class Events(Kind):
     def prepare_create(self, item: Object, world: World) -> None:
         """Empty is what it is then."""
         del world
+        item.setdefault("source", {})
         item.setdefault("reportingComponent", "")
         item.setdefault("reportingInstance", "")
 

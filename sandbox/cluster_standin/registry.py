@@ -253,12 +253,9 @@ class Registry:
         _need_namespace_of(place, metadata)
         given = metadata.setdefault("name", place.name)
         if given != place.name:
-            if whole:
-                raise bad_request(
-                    f"the name of the object ({given}) does not match the name on the URL ({place.name})"
-                )
-            said = f'Invalid value: "{given}": field is immutable'
-            raise invalid(place.resource, place.name, [Cause("metadata.name", said)])
+            raise bad_request(
+                f"the name of the object ({given}) does not match the name on the URL ({place.name})"
+            )
         version, uid = metadata.get("resourceVersion"), metadata.get("uid")
         if whole and not version and place.resource.needs_version:
             said = "Invalid value: 0: must be specified for an update"
@@ -287,7 +284,10 @@ class Registry:
         self, old: Object | None, resource: Resource, item: Object, manager: str, subresource: str
     ) -> None:
         named = {**item, "apiVersion": resource.api_version}
-        item["metadata"]["managedFields"] = field_owners.owned(old, named, manager, subresource, now_text())
+        owned = field_owners.owned(old, named, manager, subresource, now_text())
+        item["metadata"].pop("managedFields", None)
+        if owned:
+            item["metadata"]["managedFields"] = owned
 
     # ------------------------------------------------------------ delete
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
@@ -15,13 +16,14 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from runtime.kubernetes import Object
-from sandbox.cluster_standin.refusals import expired
+from sandbox.cluster_standin.refusals import bad_request, expired
 from sandbox.cluster_standin.resources import ALL, Resource
 
 Key = tuple[str, str]
 """Namespace (empty: none) and name."""
 KEPT_CHANGES: Final = 10_000
 KEPT_PAGES: Final = 100
+_TOKEN: Final = re.compile(r"^\d+-[0-9a-f]+$")
 MOST_BEHIND: Final = 10_000
 """Changes a watch may be behind before it is cut: somebody does not read."""
 
@@ -134,14 +136,16 @@ class Store:
 
     def keep_rest(self, rest: list[Object], version: int) -> str:
         """The rest of a list as it is now, under a token."""
-        token = f"{version}-{len(self._pages)}-{time.monotonic_ns():x}"
+        token = f"{version}-{time.monotonic_ns():x}"
         self._pages[token] = (rest, version)
         while len(self._pages) > KEPT_PAGES:
             self._pages.popitem(last=False)
         return token
 
     def take_rest(self, token: str) -> tuple[list[Object], int]:
-        """What was kept, and of which version it is. Raises 410 when that was too long ago."""
+        """What was kept, and of which version it is. Raises 410 when that was too long ago, 400 for what is no token."""
+        if not _TOKEN.match(token):
+            raise bad_request("continue key is not valid")
         try:
             return self._pages[token]
         except KeyError:

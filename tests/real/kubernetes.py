@@ -30,12 +30,39 @@ from tests.real import parts
 
 Plane = ControlPlane | ClusterStandIn
 REAL, STAND_IN = "control-plane", "stand-in"
-ON_BOTH = frozenset(
+ON_BOTH: Mapping[str, frozenset[str]] = {
+    "test_on_a_real_control_plane": frozenset(),
+    "test_isolating_nodes": frozenset(),
+    "test_guards_of_isolating": frozenset(),
+    "test_presence": frozenset(),
+    "test_injection_on_a_real_control_plane": frozenset(
+        # levels of pod security
+        {"test_a_namespace_that_enforces_a_level_refuses_injected_pods_which_is_why_we_stay_out"}
+    ),
+    "test_job_steps_on_a_real_control_plane": frozenset(),
+    "test_rebuild_on_a_real_control_plane": frozenset(
+        # quotas and admission policies
+        {
+            "test_a_job_that_would_not_be_admitted_again_is_not_deleted",
+            "test_a_refusal_to_create_is_waited_out_then_failed_with_its_cause_and_the_manifest_is_kept",
+            "test_failing_a_job_of_which_only_the_manifest_is_left_gives_it_back_failed_without_a_pod",
+        }
+    ),
+    "test_rebuild_told_by_the_watcher": frozenset(),
+    "test_watcher_on_kubernetes": frozenset(),
+    "test_environment": frozenset(),
+    "test_volumes": frozenset(),
+}
+"""Modules whose tests run on both, each with the tests in it that only the real one can serve. Those marked `slow` run on the real one alone."""
+SLOW_ON_BOTH = frozenset(
     {
-        "test_conformance",
+        "test_a_job_from_its_first_sight_to_its_end",
+        "test_an_eviction_by_the_api_is_told_with_its_reason_and_the_pod_is_replaced",
+        "test_suspend_and_resume_is_one_run_with_two_issues",
+        "test_who_took_our_taint_off_is_read_from_the_object",
     }
 )
-"""Modules whose tests run on both."""
+"""But these: what they look at, the stand-in has made for them."""
 LONGEST_NAMESPACE = 63  # a DNS label
 ACCOUNT_SECONDS = 20.0
 BRISK = Timing(heartbeat=timedelta(seconds=1), backoff=Backoff(base=timedelta(milliseconds=200)))
@@ -84,12 +111,19 @@ def make_namespace(api: Cluster, name: str) -> str:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Let what asks for a cluster run on both kinds, where its module is listed."""
-    name = metafunc.module.__name__.rpartition(".")[2]
-    both = [REAL, STAND_IN] if name in ON_BOTH else [REAL]
+    only_real = ON_BOTH.get(metafunc.module.__name__.rpartition(".")[2])
+    name = metafunc.function.__name__
+    if only_real is None or name in only_real:
+        return
+    if metafunc.definition.get_closest_marker("slow") is not None and name not in SLOW_ON_BOTH:
+        return
     for fixture in ("cluster", "new_cluster"):
-        if fixture in metafunc.fixturenames and len(both) > 1:
+        if fixture in metafunc.fixturenames:
             metafunc.parametrize(
-                fixture, both, indirect=True, scope="session" if fixture == "cluster" else None
+                fixture,
+                [REAL, STAND_IN],
+                indirect=True,
+                scope="session" if fixture == "cluster" else "function",
             )
 
 
