@@ -86,6 +86,8 @@ class CountersCell:
     furthest_step: int = -1
     awaiting_first_step: bool = False
     last_restart_at: datetime | None = None
+    charged_at: datetime | None = None
+    """When a strategy last took its cost: steps of before then are no progress since."""
     seconds_to_stable: float = 0.0
     last_end_code: int = 0
     due: datetime | None = None
@@ -263,6 +265,9 @@ class HoldTarget:
     state: str = "wanted"
     """wanted, asked, held, blocked, refused."""
     answer: str = ""
+    rule: str = ""
+    """The rule that wants it, and why: one merged into an incident has its own, not the incident's."""
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)

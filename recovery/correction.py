@@ -6,6 +6,7 @@ It gives back the retry and the chain, both recorded, and isolates; it never sto
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 from recovery import steps
 from recovery.cells import INCIDENT_CELL, Charge, IncidentCell, PodCell
@@ -16,6 +17,10 @@ from recovery.turn import Turn
 from recovery.verdicts import SOFTWARE_FILTERED, Case
 from rules.model import LadderClass
 from schemas.records import IncidentState
+
+LATE: Final = (
+    "a hardware fault lay before the restart was decided: retry and chain are given back, the node is held"
+)
 
 
 def correct_late(turn: Turn, case: Case) -> bool:
@@ -28,7 +33,8 @@ def correct_late(turn: Turn, case: Case) -> bool:
     if lives_on(turn, fault.node.uid):  # given back all the same; what follows is the ladder's
         turn.put(INCIDENT_CELL, replace(incident, charge=Charge()))
         return False
-    joined = replace(incident, holds=merge_holds(incident.holds, case.holds), charge=Charge())
+    late = tuple(replace(hold, rule=incident.rule, reason=LATE) for hold in case.holds)
+    joined = replace(incident, holds=merge_holds(incident.holds, late), charge=Charge())
     joined = steps.ask_holds(turn, joined)
     turn.put(INCIDENT_CELL, joined)
     decide(
@@ -36,7 +42,7 @@ def correct_late(turn: Turn, case: Case) -> bool:
         verdict="correct",
         rule=incident.rule,
         row="10",
-        reason="a hardware fault lay before the restart was decided: retry and chain are given back, the node is held",
+        reason=LATE,
         domain=case.domain,
         fault=fault,
         flags=("late",),

@@ -15,7 +15,7 @@ from recovery.cells import (
 )
 from recovery.turn import Turn
 from rules.model import ChainEffect, Strategy
-from schemas.records import Counters
+from schemas.records import Counters, IncidentState
 
 
 def counters_of(turn: Turn) -> CountersCell:
@@ -54,6 +54,7 @@ def charge(
         unconditional_chain=_apply(chain_effect, before.unconditional_chain, user=user),
         hang_chain=_apply(effects.hang_chain, before.hang_chain, user=user),
         in_place_since_progress=before.in_place_since_progress + in_place,
+        charged_at=turn.now,
     )
     turn.put(COUNTERS_CELL, after)
     return Charge(
@@ -123,11 +124,7 @@ def note_step(turn: Turn, step: int, *, attempt: int | None) -> bool:
     attempt = known_attempt(turn, attempt)
     if attempt is not None and attempt < counters.attempts:
         return False
-    if (
-        attempt is None
-        and counters.last_restart_at is not None
-        and turn.event.time < counters.last_restart_at
-    ):
+    if attempt is None and _before_the_restart(turn, counters):
         return False
     after = counters
     if counters.awaiting_first_step:
@@ -143,6 +140,16 @@ def note_step(turn: Turn, step: int, *, attempt: int | None) -> bool:
     if after is not counters:
         turn.put(COUNTERS_CELL, after)
     return True
+
+
+def _before_the_restart(turn: Turn, counters: CountersCell) -> bool:
+    """Whether a step that says no attempt was made by processes that were, or are about to be, replaced."""
+    incident, at = turn.get(INCIDENT_CELL, IncidentCell), turn.event.time
+    return (
+        (incident is not None and incident.state is IncidentState.ACTING)
+        or (counters.charged_at is not None and at <= counters.charged_at)
+        or (counters.last_restart_at is not None and at < counters.last_restart_at)
+    )
 
 
 def known_attempt(turn: Turn, attempt: int | None) -> int | None:

@@ -56,6 +56,11 @@ class Wish:
     user: bool = False
     heals: bool = False
 
+    @property
+    def wanted_holds(self) -> tuple[HoldTarget, ...]:
+        """Its holds, each with why it is wanted."""
+        return tuple(replace(hold, rule=self.rule, reason=self.reason) for hold in self.holds)
+
 
 def open_incident(
     turn: Turn, *, state: IncidentState, domain: FaultDomain, fault_time: datetime
@@ -131,7 +136,7 @@ def begin_attempt(turn: Turn, incident: IncidentCell, strategy: Strategy, wish: 
     fresh = incident.healed or incident.state is IncidentState.STABILISING
     before = () if fresh else incident.chips
     chips = merge_chips(before, wish.chips)
-    holds = merge_holds(() if fresh else incident.holds, wish.holds)
+    holds = merge_holds(() if fresh else incident.holds, wish.wanted_holds)
     user = incident.user and wish.user
     taken = charge(turn, strategy, user=wish.user, chain=wish.chain, in_place_chips=len(chips))
     if strategy.effects.in_place:

@@ -188,8 +188,8 @@ def ask_holds(turn: Turn, incident: IncidentCell) -> IncidentCell:
             incident=incident.id,
             attempt=incident.attempt,
             cause=hold.cause,
-            reason=incident.reason,
-            rule=incident.rule,
+            reason=hold.reason or incident.reason,
+            rule=hold.rule or incident.rule,
         )
         turn.tell(node_subject(hold.node.uid), request)
         holds.append(replace(hold, state="asked"))

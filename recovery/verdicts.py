@@ -325,7 +325,7 @@ def _join(turn: Turn, incident: IncidentCell, case: Case, merge_rule: Rule, own:
                 joined, chips=merge_chips(joined.chips, case.chips), user=joined.user and case.user
             )
     if acting and own is not None and own.isolate and case.holds and not past_merging(incident):
-        holds = merge_holds(joined.holds, case.holds)
+        holds = merge_holds(joined.holds, wish_of(case, own).wanted_holds)
         nodes = (hold.node for hold in case.holds)
         joined = replace(joined, holds=holds, excluded=exclude(turn, *joined.excluded, *nodes))
         joined = steps.ask_holds(turn, joined)

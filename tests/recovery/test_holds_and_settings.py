@@ -293,3 +293,27 @@ class TestBarrier:
         running.condition("not-ready", on="n2")
         running.settle(5 * MINUTE)
         assert running.held == {"n2"}
+
+
+def test_a_node_held_for_a_fault_that_was_merged_says_why_that_fault_wants_it() -> None:
+    world = World().begin(job_retry_num="3")
+    world.fault(HBM, on="n2")
+    world.fault(HBM, on="n2")
+    world.fault(BROKEN, on="n1")  # the incident's own rule is another one
+
+    world.fault(HBM, on="n2", placed=False)  # the third of its chip in a day
+    world.settle(SECOND)
+
+    assert [(hold.cause.code, hold.rule) for hold in world.holds("n2")] == [(HBM, "same-fault-repeats")]
+
+
+def test_steps_of_processes_about_to_be_replaced_are_no_progress_since() -> None:
+    world = World().begin(job_retry_num="3")
+    world.step(7)
+    world.scripts[StepName.STOP_PROCESSES] = silent
+    world.fault(HBM, on="n1")
+    assert world.counters.in_place_since_progress == 1
+
+    world.step(8)
+
+    assert world.counters.in_place_since_progress == 1
