@@ -50,7 +50,7 @@ def command() -> None:
 @click.option(
     "--record",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Write the last screen of the recovery elsewhere into this SVG file.",
+    help="Write a picture of the live view, when the job came back elsewhere, into this SVG file.",
 )
 def demo(
     *, real: bool, plain: bool, names: tuple[str, ...], folder: Path | None, record: Path | None
@@ -215,7 +215,7 @@ def exit_command(faults: Faults, rank: int, *, code: int, name: str | None) -> N
 def node_command(faults: Faults, node: str, *, back: bool) -> None:
     """Silence kubelet and agent of NODE; its processes go on, and nobody hears of them.
 
-    It is NotReady after some 5 s, isolated after 5 more, presumed gone after 15 s; then the job goes on elsewhere.
+    It is NotReady after some 20 s, isolated after 5 more, and presumed gone; then the job goes on elsewhere.
     """
     with refusals():
         click.echo(faults.node(node, back=back))

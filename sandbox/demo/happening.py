@@ -117,7 +117,7 @@ class Teller:
             case Incident() as incident:
                 return self._incident(incident)
             case other:
-                said = _signal(other)
+                said = said_of(other)
                 return None if said is None else (Kind.SIGNAL, said)
 
     def _milestone(self, told: Milestone) -> tuple[Kind, str] | None:
@@ -144,7 +144,8 @@ def is_isolated(node: Object) -> bool:
     return any(taint["key"] == ISOLATED for taint in node["spec"].get("taints") or [])
 
 
-def _signal(signal: Payload) -> str | None:
+def said_of(signal: Payload) -> str | None:
+    """What a signal says; None for those that are left out."""
     match signal:
         case ChipFault() as fault:
             return f"{fault.node.name}: {fault.namespace} {fault.code} {fault.state.value} on chip {fault.chip.id}"

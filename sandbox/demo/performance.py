@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from rich.console import Console
+from rich.text import Text
 
 from audit.errors import AuditError
 from runtime.errors import ApiError
@@ -32,6 +33,7 @@ STEPS: Final = 3000
 """More than the acts can take at 50 ms a step; what is left at the end is done in a hurry."""
 TO_READ: Final = 2.0
 """Seconds between two acts."""
+STORY_FILE: Final = "story.txt"
 AGREES, DISAGREES = 0, 1
 
 
@@ -68,9 +70,19 @@ def perform(evening: Evening, show: Show, console: Console) -> int:
         with world:
             return _play(world, evening, show, console)
     except (SandboxError, AuditError, ApiError) as error:
-        console.print(str(error), style="red", markup=False, highlight=False, soft_wrap=True)
-        summary.where(console, evening.folder, evening.folder / "stage" / "logs", None)
+        _say_what_went_wrong(str(error), evening.folder, console)
         return DISAGREES
+
+
+def _say_what_went_wrong(told: str, folder: Path, console: Console) -> None:
+    """Its first line; the rest, which is the whole story where somebody waited in vain, goes into a file."""
+    first, _, rest = told.partition("\n")
+    console.print(Text(first, style="bold red"), soft_wrap=True)
+    if rest:
+        story = folder / STORY_FILE
+        story.write_text(told, encoding="utf-8")
+        console.print(Text(f"story:   {story}"), soft_wrap=True)
+    summary.where(console, folder, folder / "stage" / "logs", None)
 
 
 def _play(world: World, evening: Evening, show: Show, console: Console) -> int:

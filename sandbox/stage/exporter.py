@@ -5,6 +5,7 @@ One server for all nodes, as they share a machine: `http://127.0.0.1:PORT/NODE/m
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Iterable
 from http import HTTPStatus
@@ -80,8 +81,9 @@ class Exporter:
             request.send_error(HTTPStatus.NOT_FOUND)
             return
         body = page(node, *self._nodes[node]).encode()
-        request.send_response(HTTPStatus.OK)
-        request.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
-        request.send_header("Content-Length", str(len(body)))
-        request.end_headers()
-        request.wfile.write(body)
+        with contextlib.suppress(ConnectionError):  # whoever asked did not wait
+            request.send_response(HTTPStatus.OK)
+            request.send_header("Content-Type", "text/plain; version=0.0.4; charset=utf-8")
+            request.send_header("Content-Length", str(len(body)))
+            request.end_headers()
+            request.wfile.write(body)

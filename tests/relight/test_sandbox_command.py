@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from relight.cli import main
-from relight.commands.sandbox import claim
+from relight.commands.sandbox import claim, empty
 
 
 def test_a_folder_with_somebody_s_files_is_refused_and_left_alone(tmp_path: Path) -> None:
@@ -34,6 +34,39 @@ def test_a_new_folder_and_one_that_was_the_sandbox_s_are_taken(tmp_path: Path) -
     (tmp_path / "other" / "x").touch()
     with pytest.raises(click.UsageError):
         claim(tmp_path / "other")
+
+
+def test_what_an_earlier_world_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "kept").touch()
+    world = tmp_path / "world"
+    claim(world)
+    (world / "stage").mkdir()
+    (world / "env").touch()
+    (world / "link").symlink_to(elsewhere)
+
+    empty(world)
+    claim(world)  # still known as the sandbox's own
+
+    assert [left.name for left in world.iterdir()] == [".relight-sandbox"]
+    assert (elsewhere / "kept").exists()
+
+
+def test_an_act_nobody_knows_is_refused_with_those_there_are() -> None:
+    result = CliRunner().invoke(main, ["sandbox", "demo", "--act", "tragedy"])
+
+    assert result.exit_code == 2
+    assert "right would be heals, third, exit" in result.output
+
+
+def test_a_fault_without_a_world_says_how_to_name_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RELIGHT_SANDBOX", raising=False)
+
+    result = CliRunner().invoke(main, ["sandbox", "fault", "chip", "node-2"])
+
+    assert result.exit_code == 2
+    assert "RELIGHT_SANDBOX" in result.output or "--world" in result.output
 
 
 @pytest.mark.slow
