@@ -11,6 +11,7 @@ LOCK := requirements.lock
 READY := $(VENV)/.ready
 ROOMS := actuators audit producers recovery relight rules runtime sandbox schemas streams supervisor
 CHECKED := $(ROOMS) tests $(wildcard benchmarks)
+LINTED := $(CHECKED) deploy
 
 # What a test run prints beside its result: the ten slowest tests are what to mend first.
 PYTEST := $(BIN)/python -m pytest --durations=10
@@ -39,13 +40,13 @@ lock: $(READY) ## resolve the dependencies of pyproject.toml into the lock file 
 
 .PHONY: format
 format: $(READY) ## format and mend what a machine can mend
-	$(BIN)/ruff format $(CHECKED)
-	$(BIN)/ruff check --fix $(CHECKED)
+	$(BIN)/ruff format $(LINTED)
+	$(BIN)/ruff check --fix $(LINTED)
 
 .PHONY: lint
 lint: $(READY) ## format, lint, types and the rooms' contracts, without tests
-	$(BIN)/ruff format --check $(CHECKED)
-	$(BIN)/ruff check $(CHECKED)
+	$(BIN)/ruff format --check $(LINTED)
+	$(BIN)/ruff check $(LINTED)
 	$(BIN)/lint-imports
 	$(BIN)/mypy $(foreach folder,$(CHECKED),--package $(folder))
 

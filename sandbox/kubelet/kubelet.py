@@ -28,7 +28,9 @@ from sandbox.kubelet.node import Heart, NodeOptions
 from sandbox.kubelet.pod import PodWorker, logs_of
 from sandbox.kubelet.process import Way, best_way
 
-IMAGE_PATH: Final = f"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:{Path(sys.executable).parent}"
+IMAGE_PATH: Final = (
+    f"/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:{Path(sys.executable).parent}"
+)
 """An image's own, and last our Python's: there may be no other on the machine, and the supervisor needs one."""
 FIRST_LIST: Final = timedelta(seconds=30)
 
