@@ -133,7 +133,7 @@ def test_the_supervisor_of_an_injected_job_tells_the_agent_of_its_node(
         Kubelet(kubeconfig, options, tmp_path / "kubelet", BRISK, way=Way.PLAIN) as kubelet,
     ):
         agent = Program(
-            "agent", ["node-agent"], folder=tmp_path, 
+            "agent", ["node-agent"], folder=tmp_path,
             environment={
                 **broker.environment,
                 "RELIGHT_KAFKA__BOOTSTRAP": broker.bootstrap,
