@@ -38,14 +38,15 @@ class Side:
     answers: list[tuple[str, Any]] = field(default_factory=list)
 
     def ask(self, verb: str, *given: Any, **more: Any) -> Object:
+        asked = f"{verb} {given[0].partition('&continue')[0]}"
         try:
             answer = getattr(self.api, verb)(*given, **more)
         except ApiError as error:
-            self.answers.append((f"{verb} {given[0]}", (type(error).__name__, _refusal(error.status))))
+            self.answers.append((asked, (type(error).__name__, _refusal(error.status))))
             return {}
         if verb == "list":
             answer = {"items": answer.items, "metadata": {}}
-        self.answers.append((f"{verb} {given[0]}", ("answered", _normal(answer))))
+        self.answers.append((asked, ("answered", _normal(answer))))
         return dict(answer)
 
     def watch(self, path: str, since: str, count: int, **selectors: str) -> None:
@@ -114,7 +115,7 @@ def nodes(side: Side) -> None:
         manager="relight",
     )
     side.ask("patch", path, {"spec": {"unschedulable": None, "taints": None}}, manager="kubectl")
-    more = [{"type": "Ready", "status": "False", "reason": "z"}, {"type": "Disk", "status": "False"}]
+    more = [{"type": "Ready", "status": "True", "reason": "z"}, {"type": "Disk", "status": "False"}]
     told = {"status": {"conditions": more, "capacity": {"nvidia.com/gpu": "8"}}}
     side.ask("patch", paths.status(path), told, kind=PatchKind.STRATEGIC, manager="kubelet")
     side.ask("patch", path, {"status": {"phase": "x"}})
