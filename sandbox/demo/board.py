@@ -22,6 +22,7 @@ from schemas.cluster import EPOCH, RANK_LABEL
 from schemas.signals import Progress
 
 LINES_KEPT: Final = 60
+TOGETHER: Final = "\N{NO-BREAK SPACE}"
 BAR: Final = 56
 """Characters of the bar of phases."""
 COLOURS: Final = {
@@ -57,7 +58,7 @@ class Board:
         frame = Layout()
         frame.split_column(Layout(name="act", size=4), Layout(name="world", size=15), Layout(name="lines"))
         frame["act"].update(Panel(self._headline, title="relight demo", title_align="left"))
-        frame["world"].split_row(Layout(name="nodes", ratio=5), Layout(name="course", ratio=6))
+        frame["world"].split_row(Layout(name="nodes", ratio=1), Layout(name="course", ratio=1))
         frame["nodes"].update(
             Panel(nodes(glance), title="nodes and pods (API, topics, files)", title_align="left")
         )
@@ -87,14 +88,14 @@ class _Tail:
 
 def nodes(glance: Glance) -> Table:
     """A line a node: its state, and the rank on it with its counters and its step."""
-    table = Table(box=None, expand=True, padding=(0, 1), header_style="dim")
+    table = Table(box=None, expand=True, padding=(0, 1, 0, 0), header_style="dim")
     for name in ("node", "state", "rank", "pod", "issue", "start", "step"):
         table.add_column(name, no_wrap=True)
     steps = _steps(glance)
     for node in glance.nodes:
         name = node["metadata"]["name"]
         here = [pod for pod in glance.pods if pod["spec"].get("nodeName") == name]
-        table.add_row(name, _state(node), *_pod(here[-1], glance, steps) if here else (Text("spare", "dim"),))
+        table.add_row(name, _state(node), *_pod(here[-1], glance, steps) if here else (_free(node),))
     return table
 
 
@@ -105,6 +106,10 @@ def _state(node: Object) -> Text:
         one["type"] == "Ready" and one["status"] == "True" for one in node["status"].get("conditions") or []
     )
     return Text("Ready", "green") if ready else Text("NotReady", "bold red")
+
+
+def _free(node: Object) -> Text:
+    return Text() if is_isolated(node) else Text("spare", "dim")
 
 
 def _pod(pod: Object, glance: Glance, steps: dict[str, int]) -> tuple[Text, ...]:
@@ -182,9 +187,8 @@ def _bar(phases: Sequence[Phase]) -> Text:
 def _legend(phases: Sequence[Phase]) -> Text:
     legend = Text()
     for phase in phases:
-        legend.append("■ ", PHASES[phase.name])
-        legend.append(
-            f"{phase.name} {phase.seconds:.1f}{'' if phase.over else '…'}  ", "" if phase.over else "bold"
-        )
+        told = f" {phase.name} {phase.seconds:.1f}{'' if phase.over else '…'}".replace(" ", TOGETHER)
+        legend.append("■", PHASES[phase.name])
+        legend.append(f"{told}  ", "" if phase.over else "bold")
     legend.append(f"= {sum(phase.seconds for phase in phases):.1f} s", "bold")
     return legend

@@ -183,7 +183,7 @@ def test_a_frame_shows_the_act_the_nodes_the_course_and_the_last_lines() -> None
         "Running",
         "260",
         "✓ heal_chips",
-        "termination 3.0",
+        "termination\N{NO-BREAK SPACE}3.0",
         "line 98",
     ):
         assert wanted in shown, wanted
