@@ -34,7 +34,7 @@ class ClusterStandIn:
     """A cluster of its own, in a folder of its own; the first start of this object empties it.
 
     Users are known by bearer tokens, over plain HTTP on loopback. Rights are not stood in for: every user may do everything, so that a
-    test of rights belongs on the real control plane.
+    test of rights belongs on the real control plane. A client inside a pod finds no way to it: that one speaks TLS, with a token of its account.
     """
 
     def __init__(self, folder: Path, options: Options | None = None) -> None:

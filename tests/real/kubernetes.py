@@ -50,8 +50,10 @@ ON_BOTH: Mapping[str, frozenset[str]] = {
     ),
     "test_rebuild_told_by_the_watcher": frozenset(),
     "test_watcher_on_kubernetes": frozenset(),
-    "test_environment": frozenset(),
-    "test_volumes": frozenset(),
+    "test_kubelet": frozenset(
+        # a client in a pod speaks TLS with a token of its account
+        {"test_a_pods_own_client_reaches_the_api_with_its_service_account"}
+    ),
 }
 """Modules whose tests run on both, each with the tests in it that only the real one can serve. Those marked `slow` run on the real one alone."""
 SLOW_ON_BOTH = frozenset(
