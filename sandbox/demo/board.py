@@ -56,7 +56,7 @@ class Board:
     def frame(self, glance: Glance) -> Layout:
         """The picture now."""
         frame = Layout()
-        frame.split_column(Layout(name="act", size=4), Layout(name="world", size=15), Layout(name="lines"))
+        frame.split_column(Layout(name="act", size=4), Layout(name="world", size=17), Layout(name="lines"))
         frame["act"].update(Panel(self._headline, title="relight demo", title_align="left"))
         frame["world"].split_row(Layout(name="nodes", ratio=1), Layout(name="course", ratio=1))
         frame["nodes"].update(

@@ -7,6 +7,7 @@ taints. Left out is what repeats: heartbeats, progress, looks, and decisions on 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -77,7 +78,7 @@ class Teller:
         told = self._told(event)
         return [] if told is None else [Happening(event.time, told[0], told[1][:LONGEST])]
 
-    def pods(self, pods: list[Object], now: datetime) -> list[Happening]:
+    def pods(self, pods: Sequence[Object], now: datetime) -> list[Happening]:
         """Pods that are new, changed their phase or are gone."""
         standing = {pod["metadata"]["name"]: _pod_state(pod) for pod in pods}
         found = [
@@ -89,7 +90,7 @@ class Teller:
         self._pods = standing
         return found
 
-    def nodes(self, nodes: list[Object], now: datetime) -> list[Happening]:
+    def nodes(self, nodes: Sequence[Object], now: datetime) -> list[Happening]:
         """Nodes that were isolated or released."""
         found = []
         for node in nodes:

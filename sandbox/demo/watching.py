@@ -6,6 +6,7 @@ sees what is there then.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -77,31 +78,30 @@ class Watching:
             records.close()
 
     def _look(self, records: Records) -> None:
+        """Whoever hears of something finds it in the glance already."""
         records.refresh()
-        now = datetime.now(UTC)
         events = sorted(
             (event for topic in TOPICS for event in records.events(topic) if _is_told(topic, event)),
             key=lambda event: event.time,
         )
+        now, nodes, pods = datetime.now(UTC), self.glance.nodes, self.glance.pods
+        with contextlib.suppress(ApiError):
+            nodes, pods = self._nodes(), self._pods()
+        self.glance = Glance(now, nodes, pods, events, self._world.job.starts())
         for event in events:
             if event.id not in self._told:
                 self._told.add(event.id)
                 for happening in self._teller.event(event):
                     self._tell(happening)
-        try:
-            nodes, pods = self._nodes(), self._pods()
-        except ApiError:
-            return
         for happening in (*self._teller.nodes(nodes, now), *self._teller.pods(pods, now)):
             self._tell(happening)
-        self.glance = Glance(now, nodes, pods, events, self._world.job.starts())
 
-    def _nodes(self) -> list[Object]:
+    def _nodes(self) -> Sequence[Object]:
         return sorted(
             self._world.stage.api.list(paths.nodes()).items, key=lambda node: str(node["metadata"]["name"])
         )
 
-    def _pods(self) -> list[Object]:
+    def _pods(self) -> Sequence[Object]:
         job = self._world.job
         return list(
             self._world.stage.api.list(
