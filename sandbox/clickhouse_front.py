@@ -43,7 +43,7 @@ _SOURCES: Final = re.compile(
 )
 _FIRST_WORD: Final = re.compile(r"^(?:\s|--[^\n]*\n|/\*.*?\*/)*(\w+)", re.DOTALL)
 _INSERT: Final = re.compile(
-    r"^\s*INSERT\s+INTO\s+(?P<into>.+?)\s+FORMAT\s+(?P<format>\w+)\s*;?[ \t]*(?:\n|$)",
+    r"^\s*INSERT\s+INTO\s+(?P<into>.+?)\s+FORMAT\s+(?P<format>\w+)[ \t]*;?[ \t]*\r?(?:\n|\Z)",  # behind the first line's end is data
     re.IGNORECASE | re.DOTALL,
 )
 _COLUMNS: Final = re.compile(r"\((?P<columns>[^()]*)\)\s*$", re.DOTALL)
