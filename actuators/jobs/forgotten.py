@@ -18,7 +18,7 @@ from typing import Final
 
 from actuators.jobs import manifest_store, rebuild
 from actuators.jobs.manifest_store import StoredManifest
-from actuators.jobs.run_objects import RunArguments, RunGone
+from actuators.jobs.run_objects import RunArguments, RunGone, is_leaving, run_object
 from actuators.reply import Answered
 from actuators.world import World
 from runtime import paths
@@ -53,6 +53,13 @@ def until_of(job: Object) -> datetime | None:
     return until if until.tzinfo else None
 
 
+def due_of(item: Object) -> datetime:
+    """From when on a manifest is nobody's: counted from its last write, since a left one is used again for the run's next rebuild."""
+    metadata = item["metadata"]
+    written = [entry["time"] for entry in metadata.get("managedFields") or [] if entry.get("time")]
+    return max(map(datetime.fromisoformat, [metadata["creationTimestamp"], *written])) + MANIFEST_KEPT
+
+
 def _suspended_by(job: Object) -> str:
     """Who wrote `spec.suspend` last."""
     writers = [
@@ -67,7 +74,9 @@ def let_go(world: World, *, now: bool) -> Iterator[LetGo]:
     """Give back what is overdue, and say of the rest how long it waits; `now`: all of it, for who takes relight away for good."""
     for job in world.api.list(paths.jobs()):
         until = until_of(job)
-        if until is not None:
+        if until is not None and not is_leaving(
+            job
+        ):  # what is being deleted runs no more, and its manifest is still needed
             yield _resume(job, until, world, now=now)
     for item in world.api.list(paths.config_maps(), labels=f"{manifest_store.LABEL}=true"):
         yield _make(item, world, now=now)
@@ -82,7 +91,9 @@ def _resume(job: Object, until: datetime, world: World, *, now: bool) -> LetGo:
     change = {"spec": {"suspend": False}, "metadata": {"annotations": marks}}
     try:
         world.api.merge(job, paths.jobs(metadata["namespace"], metadata["name"]), change)
-    except ApiError as error:
+        if EVICTED_FOR in metadata["annotations"]:
+            manifest_store.drop_for(run_object(job), world)
+    except (ApiError, Answered) as error:
         return LetGo(title, "failed", str(error))
     return LetGo(title, "resumed")
 
@@ -90,13 +101,14 @@ def _resume(job: Object, until: datetime, world: World, *, now: bool) -> LetGo:
 def _make(item: Object, world: World, *, now: bool) -> LetGo:
     metadata = item["metadata"]
     title = f"{metadata['namespace']}/{metadata['name']}"
-    due = datetime.fromisoformat(metadata["creationTimestamp"]) + MANIFEST_KEPT
+    due = due_of(item)
     if not now and world.now() < due:
         return LetGo(title, "waits", f"relight may still make this job anew, until {due.isoformat()}")
     try:
         stored = manifest_store.read(item)
-        if _stands(stored, world):
-            return LetGo(title, "left", "the job is there")
+        stands = _standing(stored, world)
+        if stands is not None:
+            return _left(stored, stands, world)
         rebuild.bring_back(
             _command(stored, world), RunArguments(namespace=stored.namespace, name=stored.name),
             RunGone("it was not deleted by relight"), world, fails=False,
@@ -108,12 +120,19 @@ def _make(item: Object, world: World, *, now: bool) -> LetGo:
     return LetGo(f"{stored.namespace}/{stored.name}", "made", f"from ConfigMap {metadata['name']}")
 
 
-def _stands(stored: StoredManifest, world: World) -> bool:
+def _standing(stored: StoredManifest, world: World) -> Object | None:
     try:
-        world.api.get(paths.jobs(stored.namespace, stored.name))
+        return world.api.get(paths.jobs(stored.namespace, stored.name))
     except ApiNotFound:
-        return False
-    return True
+        return None
+
+
+def _left(stored: StoredManifest, job: Object, world: World) -> LetGo:
+    """The job is there. Once it is not to be deleted any more, what is stored goes: kept, it would undo a later deletion by its user."""
+    metadata = job["metadata"]
+    if metadata["uid"] != stored.replaces or EVICTED_FOR not in (metadata.get("annotations") or {}):
+        world.api.delete(stored.item, stored.path, unchanged=True)
+    return LetGo(f"{stored.namespace}/{stored.name}", "left", "the job is there")
 
 
 def _command(stored: StoredManifest, world: World) -> Command:

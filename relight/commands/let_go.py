@@ -30,16 +30,25 @@ def command(*, now: bool, output: str) -> None:
 
     from actuators.jobs.forgotten import let_go
     from actuators.process import now as clock
+    from actuators.reply import Answered
     from actuators.settings import ActuatorSettings
     from actuators.world import Budget, Silence, TimedApi, World
+    from runtime.errors import ProcessError
     from runtime.kubernetes import Cluster
     from runtime.settings import read_settings
 
     settings = read_settings(ActuatorSettings)
     budget = Budget(SECONDS, time.monotonic)
+    found, failure = [], ""
     with ThreadPoolExecutor(1) as hands:
-        api = TimedApi(Cluster(settings.kubernetes, "let-go"), budget)
-        found = list(let_go(World(api, budget, clock, hands, Silence(), settings.acting), now=now))
+        try:
+            api = TimedApi(Cluster(settings.kubernetes, "let-go"), budget)
+            for one in let_go(World(api, budget, clock, hands, Silence(), settings.acting), now=now):
+                found.append(one)  # noqa: PERF402 - what was done before a failure is shown
+        except (ProcessError, Answered) as error:
+            failure = str(error)
     show(("job", "became", "detail"), [(one.job, one.became, one.detail) for one in found], output)
+    if failure:
+        raise click.ClickException(failure)
     if any(one.became == "failed" for one in found):
         raise SystemExit(1)

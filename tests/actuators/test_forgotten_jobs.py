@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from actuators.jobs import manifest_store
-from actuators.jobs.forgotten import MANIFEST_KEPT, LetGo, let_go, until_of
+from actuators.jobs.forgotten import MANIFEST_KEPT, LetGo, due_of, let_go, until_of
 from actuators.settings import ActingSettings
 from actuators.world import Budget, Silence, TimedApi, World
 from runtime import paths
@@ -22,8 +22,8 @@ from tests.actuators.real_steps import DyingAfter, read, resume, set_phase, susp
 
 LASTS = ActingSettings().suspended_at_most
 A_MOMENT = timedelta(minutes=1)
-DELETED = 4
-"""Writes of a rebuild up to the deletion."""
+MARKED, DELETED, CREATED = 3, 4, 5
+"""Writes of a rebuild up to what is noted of its mark, to the deletion, and to the new object."""
 
 
 def found(scene: RealScene, job: Object, *, after: timedelta, now: bool = False) -> list[tuple[str, str]]:
@@ -115,3 +115,41 @@ def test_a_job_that_was_deleted_to_be_made_anew_is_made_when_nobody_does(
     assert made["metadata"]["annotations"][RUN] == job["metadata"]["uid"]
     wait_until(lambda: len(pods_of(api, made)) == 2)
     assert found(scene, job, after=2 * MANIFEST_KEPT) == []
+
+
+@pytest.mark.parametrize("killed_after", [MARKED, CREATED])
+def test_a_job_its_user_deletes_later_is_not_made_again(
+    scene: RealScene, api: Cluster, namespace: str, killed_after: int
+) -> None:
+    job = make_job(api, namespace, 1)
+    set_phase(api, pods_of(api, job)[0], "Failed")
+    until_it_ends(scene, suspend(job))
+    scene.through = DyingAfter(api, killed_after)
+    scene.perform(resume(job))
+    became = [told for _, told in found(scene, job, after=MANIFEST_KEPT + A_MOMENT)]
+    assert became[0] == ("resumed" if killed_after == MARKED else "left")
+
+    api.delete(paths.jobs(namespace, "train"))
+    wait_until(lambda: not api.list(paths.jobs(namespace)).items)
+
+    assert found(scene, job, after=3 * MANIFEST_KEPT) == []
+    assert api.list(paths.jobs(namespace)).items == []
+
+
+def test_a_job_that_is_being_deleted_is_left_alone(scene: RealScene, api: Cluster, namespace: str) -> None:
+    job, path = make_job(api, namespace, 1), paths.jobs(namespace, "train")
+    until_it_ends(scene, suspend(job))
+    api.patch(path, {"metadata": {"finalizers": ["example.com/held"]}}, manager="its-holder")
+    api.delete(path)
+
+    assert found(scene, job, after=2 * LASTS, now=True) == []
+    assert is_suspended(api, job)
+    api.patch(path, {"metadata": {"finalizers": None}}, manager="its-holder")
+
+
+def test_a_manifest_counts_from_its_last_write() -> None:
+    written = [{"manager": "relight", "time": "2026-01-01T09:00:00Z"}, {"manager": "other"}]
+    metadata = {"creationTimestamp": "2026-01-01T00:00:00Z", "managedFields": written}
+
+    assert due_of({"metadata": metadata}) == datetime(2026, 1, 1, 9, tzinfo=UTC) + MANIFEST_KEPT
+    assert due_of({"metadata": {**metadata, "managedFields": []}}) == datetime(2026, 1, 1, 1, tzinfo=UTC)
