@@ -329,7 +329,7 @@ WITH seen AS
     SELECT
         cluster,
         node_uid,
-        argMaxIf(code, at, what IN ('hold_request', 'held')) AS code,
+        argMaxIf(code, at, what IN ('hold_request', 'held') AND code != '') AS code,
         argMaxIf(incident, at, what = 'hold_request') AS incident,
         maxIf(at, what IN ('hold_request', 'held')) AS asked_at,
         argMaxIf(if(what = 'isolated', 'held', answer), at, what IN ('hold_answer', 'isolated', 'isolate_node')) AS answer,

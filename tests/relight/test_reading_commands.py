@@ -17,8 +17,8 @@ from relight.cli import main
 from sandbox.clickhouse import ClickHouse
 from schemas.facts import NodeSeen, RunSeen, WorkloadKind
 from schemas.mailbox import HoldAnswer, HoldCause, HoldRequest, PauseOrder, ResumeOrder
-from schemas.records import IncidentState
-from schemas.topics import INBOX, SIGNALS
+from schemas.records import Decision, FaultDomain, IncidentState
+from schemas.topics import DECISIONS, INBOX, SIGNALS
 from tests.audit.story import CHIP, NODE, START, Story, in_place, put
 
 pytestmark = pytest.mark.slow
@@ -47,6 +47,17 @@ def told() -> Story:
     )
     story.tell(SIGNALS, f"node/{NODE.uid}", NodeSeen(node=NODE, ready=True, cordoned=True, our_taint=True), 5)
     story.tell(INBOX, f"node/{NODE.uid}", request, 5)
+    asked = Decision(  # the node's own word on a run's request: it names no code
+        verdict="hold",
+        rule="repeats",
+        row="4",
+        reason="asked by run run-1: third",
+        rulebook="r",
+        trigger="t",
+        trigger_time=START,
+        domain=FaultDomain.NODE,
+    )
+    story.tell(DECISIONS, f"node/{NODE.uid}", asked, 5.5)
     story.tell(INBOX, "run/run-1", HoldAnswer(node=NODE, incident="inc-1", attempt=1, answer="held"), 6)
     return story
 
