@@ -61,8 +61,10 @@ real: $(READY) ## fetch or build the real parts tests run on, in the user's cach
 
 .PHONY: test
 test: lint real ## everything: lint, all tests, real parts
-	$(PYTEST) -n auto --dist loadfile -m "not alone and not soak and not bench" $(TEST_ARGS)
-	$(PYTEST) -m "alone and not soak and not bench" $(TEST_ARGS)
+	result=0; \
+	$(PYTEST) -n auto --dist loadfile -m "not alone and not soak and not bench" $(TEST_ARGS) || result=$$?; \
+	$(PYTEST) -m "alone and not soak and not bench" $(TEST_ARGS) || result=$$?; \
+	exit $$result # what fails in the first does not hide what the second would say
 
 .PHONY: demo
 demo: $(READY) $(if $(REAL),real) ## three faults of a training job and what comes of them; REAL=1: on real Kafka and Kubernetes
