@@ -60,15 +60,15 @@ def _become(spec: dict[str, Any], told: int) -> None:
     try:
         parent = os.getppid()
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # it was gone before we asked to die with it
-            os._exit(1)
         os.setsid()
         os.chdir(spec["cwd"])
         if spec["group"] is not None:
             os.setgid(spec["group"])
         if spec["user"] is not None:
             os.setuid(spec["user"])
+        _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)  # last: the kernel forgets it with a change of user
+        if os.getppid() != parent:  # it was gone before we asked to die with it
+            os._exit(1)
         os.execvpe(spec["argv"][0], spec["argv"], spec["env"])  # noqa: S606 - becoming the command is the point; no shell
     except OSError as error:
         os.write(told, f"{spec['argv'][0]}: {error}".encode())

@@ -85,6 +85,19 @@ def test_a_kubelet_that_is_killed_leaves_nothing_behind(tmp_path: Path) -> None:
     assert alive(every) == []
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become somebody else")
+def test_a_command_of_another_user_dies_with_the_program_above_it(tmp_path: Path) -> None:
+    command = Command(["sleep", "600"], ENV, cwd="/", user=65534, group=65534)
+    container = ContainerProcess(command, tmp_path / "container", tmp_path / "log", way=Way.PLAIN)
+    above, *below = all_of(container)
+
+    above.kill()
+    container.wait()
+
+    assert below
+    assert alive(below) == []
+
+
 def test_volumes_are_where_arguments_and_variables_say(tmp_path: Path) -> None:
     volume, inner = tmp_path / "volume", tmp_path / "inner"
     for folder in (volume, inner):
