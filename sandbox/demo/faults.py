@@ -64,7 +64,7 @@ class Faults:
         target = self._node(node)
         if not target.kernel_log:
             raise SandboxError(
-                f"the agent of {node} reads no kernel log, it has an exporter; right would be `scrape`, or another of {self._reading()}"
+                f"the agent of {node} reads no kernel log, it has an exporter; right would be `scrape`, or one of {self._reading()}"
             )
         chip = target.chip(index)
         target.simulated.fault(chip.uuid, str(code))
