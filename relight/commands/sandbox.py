@@ -308,14 +308,26 @@ def kafka(folder: Path, env_file: Path | None) -> None:
 
 
 def claim(folder: Path) -> None:
-    """Make the folder ours, unless it holds what others put there: a broker's start removes data."""
+    """Make the folder ours until this process ends, unless it holds what others put there, or a sandbox runs in it: a start removes data."""
+    import fcntl
+    import os
+
     folder.mkdir(parents=True, exist_ok=True)
     mark = folder / MARK
     if not mark.exists() and any(folder.iterdir()):
         raise click.UsageError(
             f"{folder} is not empty and no sandbox was in it before; right would be a folder that does not exist yet"
         )
-    mark.touch()
+    held = os.open(
+        mark, os.O_RDWR | os.O_CREAT
+    )  # never closed: the lock goes with the process, however that ends
+    try:
+        fcntl.lockf(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError) as error:
+        os.close(held)
+        raise click.UsageError(
+            f"a sandbox runs in {folder}; right would be another folder, or to end that one first"
+        ) from error
 
 
 def settings_of(bootstrap: str) -> str:

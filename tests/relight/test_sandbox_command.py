@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -34,6 +36,21 @@ def test_a_new_folder_and_one_that_was_the_sandbox_s_are_taken(tmp_path: Path) -
     (tmp_path / "other" / "x").touch()
     with pytest.raises(click.UsageError):
         claim(tmp_path / "other")
+
+
+def test_a_folder_a_sandbox_runs_in_is_refused_until_it_has_ended(tmp_path: Path) -> None:
+    program = "import sys; from pathlib import Path; from relight.commands.sandbox import claim; claim(Path(sys.argv[1]))"
+    other = subprocess.Popen(
+        [sys.executable, "-c", f"{program}; print('claimed', flush=True); sys.stdin.read()", str(tmp_path)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    )  # fmt: skip
+    with other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"claimed\n"
+        with pytest.raises(click.UsageError, match="a sandbox runs in"):
+            claim(tmp_path)
+        other.kill()
+    claim(tmp_path)
 
 
 def test_what_an_earlier_world_left_is_removed_and_nothing_else(tmp_path: Path) -> None:
