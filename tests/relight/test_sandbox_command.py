@@ -38,6 +38,7 @@ def test_a_new_folder_and_one_that_was_the_sandbox_s_are_taken(tmp_path: Path) -
         claim(tmp_path / "other")
 
 
+@pytest.mark.slow
 def test_a_folder_a_sandbox_runs_in_is_refused_until_it_has_ended(tmp_path: Path) -> None:
     program = "import sys; from pathlib import Path; from relight.commands.sandbox import claim; claim(Path(sys.argv[1]))"
     other = subprocess.Popen(
