@@ -45,11 +45,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 def _kept(target: Path) -> dict[str, str]:
-    """Rows of an earlier report, by test."""
+    """Rows of an earlier report, by test; those of files that are gone are gone too."""
     if not target.exists():
         return {}
     lines = target.read_text(encoding="utf-8").splitlines()
-    return {line.split(" | ")[0].removeprefix("| "): line for line in lines if "::" in line}
+    rows = {line.split(" | ")[0].removeprefix("| "): line for line in lines if "::" in line}
+    return {test: row for test, row in rows.items() if Path(test.partition("::")[0]).exists()}
 
 
 def _page(rows: Mapping[str, str]) -> str:
