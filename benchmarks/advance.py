@@ -39,7 +39,8 @@ from schemas.signals import (
 START = datetime(2026, 1, 1, tzinfo=UTC)
 EVENTS = 60_000
 HISTORIES = (1_000, 1_000_000)
-RULES = (44, 100, 1_000)
+SHIPPED = 44
+RULES = (1, SHIPPED, 100, 1_000)
 PODS_A_RUN = 1_000
 
 State = dict[str, dict[str, Cell]]
@@ -53,8 +54,14 @@ def event(number: int, subject: str, data: Payload, *, origin: bool = True) -> E
 
 
 def rulebook(rules: int) -> CompiledRulebook:
-    """The default rulebook, with rules of a site before it."""
-    return default_rulebook() if rules <= RULES[0] else compile_document(content_of(grown(rules)))
+    """The default rulebook: its last rule about runs alone, as it is, or with rules of a site before it."""
+    if rules == SHIPPED:
+        return default_rulebook()
+    document = grown(max(rules, SHIPPED))
+    if rules == 1:
+        last = [rule for rule in document.rules if rule.subject == "run"][-1:]
+        document = document.model_copy(update={"rules": last})
+    return compile_document(content_of(document))
 
 
 def history(keys: int) -> State:
