@@ -59,7 +59,7 @@ def rulebook(rules: int) -> CompiledRulebook:
         return default_rulebook()
     document = grown(max(rules, SHIPPED))
     if rules == 1:
-        last = [rule for rule in document.rules if rule.subject == "run"][-1:]
+        last = tuple(rule for rule in document.rules if rule.subject == "run")[-1:]
         document = document.model_copy(update={"rules": last})
     return compile_document(content_of(document))
 
