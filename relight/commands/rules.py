@@ -152,7 +152,12 @@ def _tell(report: Report, form: str) -> None:
     if report.findings:
         click.echo(as_text(report.findings))
     rules = f"; {len(report.document.rules)} rules" if report.document else ""
-    click.echo(f"{len(report.errors)} errors, {len(report.warnings)} warnings{rules}", err=True)
+    counted = f"{_counted(len(report.errors), 'error')}, {_counted(len(report.warnings), 'warning')}"
+    click.echo(f"{counted}{rules}", err=True)
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _exit_code(report: Report, *, strict: bool) -> int:

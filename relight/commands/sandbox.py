@@ -105,7 +105,10 @@ def up(folder: Path, *, real: bool) -> None:
     relight jobs
     relight topics tail decisions.v1
     relight report
-    kubectl get pods
+
+    With --real kubectl works against it too; the stand-in of the control plane speaks plain HTTP, over which kubectl sends no token.
+
+    Its rulebook is the default one with layers of its own: who releases another names them first (sandbox/stage/quick, sandbox/demo/rulebook).
     """
     from sandbox.demo.lines import Lines
     from sandbox.demo.parts import choose
@@ -134,11 +137,10 @@ def up(folder: Path, *, real: bool) -> None:
     "--world",
     type=click.Path(path_type=Path, file_okay=False),
     envvar="RELIGHT_SANDBOX",
-    required=True,
     help="Folder of `relight sandbox up`; set by sourcing the `env` file there.",
 )
 @click.pass_context
-def fault(context: click.Context, world: Path) -> None:
+def fault(context: click.Context, world: Path | None) -> None:
     """Let a fault into a world that `relight sandbox up` keeps running, by the door real ones come by.
 
     \b
@@ -153,10 +155,7 @@ def fault(context: click.Context, world: Path) -> None:
 
     What comes of it: `relight incidents list`, or the terminal of `relight sandbox up`.
     """
-    from sandbox.demo.faults import Faults
-
-    with refusals():
-        context.obj = Faults.of(world)
+    context.obj = world
 
 
 @fault.command()
@@ -166,14 +165,14 @@ def fault(context: click.Context, world: Path) -> None:
 )
 @click.option("--chip", "index", type=int, default=0, show_default=True, help="Which chip of the node.")
 @click.pass_obj
-def chip(faults: Faults, node: str, *, code: int, index: int) -> None:
+def chip(world: Path | None, node: str, *, code: int, index: int) -> None:
     """Write an Xid of a chip into the kernel log of NODE, as the driver does.
 
     46 and 62 are healed by a reset, in place; the third equal one of a chip in a day isolates its node. 79 isolates at once; 13 is recorded.
     The same code on two chips of one job within 30 s looks like software and is not counted against a chip.
     """
     with refusals():
-        click.echo(faults.chip(node, index, code))
+        click.echo(faults_of(world).chip(node, index, code))
 
 
 @fault.command()
@@ -184,14 +183,14 @@ def chip(faults: Faults, node: str, *, code: int, index: int) -> None:
 @click.option("--value", type=float, required=True, help="What it shows from now on.")
 @click.option("--chip", "index", type=int, default=0, show_default=True, help="Which chip of the node.")
 @click.pass_obj
-def scrape(faults: Faults, node: str, *, series: str, value: float, index: int) -> None:
+def scrape(world: Path | None, node: str, *, series: str, value: float, index: int) -> None:
     """Let the exporter of NODE show a value, which its agent scrapes every second.
 
     An exporter shows the last Xid for ever: the same one again is not seen. Where the agent reads the kernel log (node-2, node-3) that series is
     left to it. DCGM_FI_DEV_ROW_REMAP_FAILURE at 1 isolates the node.
     """
     with refusals():
-        click.echo(faults.scrape(node, index, series, value))
+        click.echo(faults_of(world).scrape(node, index, series, value))
 
 
 @fault.command("exit")
@@ -201,10 +200,11 @@ def scrape(faults: Faults, node: str, *, series: str, value: float, index: int) 
 )
 @click.option("--signal", "name", help="Send this signal instead: KILL, ABRT, SEGV, USR1, ...")
 @click.pass_obj
-def exit_command(faults: Faults, rank: int, *, code: int, name: str | None) -> None:
+def exit_command(world: Path | None, rank: int, *, code: int, name: str | None) -> None:
     """End the training process of RANK by itself: with a code, or by a signal from outside its pod."""
     number = None if name is None else signal_of(name)
     with refusals():
+        faults = faults_of(world)
         click.echo(faults.exit(rank, code) if number is None else faults.kill(rank, number))
 
 
@@ -212,13 +212,45 @@ def exit_command(faults: Faults, rank: int, *, code: int, name: str | None) -> N
 @click.argument("node")
 @click.option("--back", is_flag=True, help="Let them speak again.")
 @click.pass_obj
-def node_command(faults: Faults, node: str, *, back: bool) -> None:
+def node_command(world: Path | None, node: str, *, back: bool) -> None:
     """Silence kubelet and agent of NODE; its processes go on, and nobody hears of them.
 
     It is NotReady after some 20 s, isolated after 5 more, and presumed gone; then the job goes on elsewhere.
     """
     with refusals():
-        click.echo(faults.node(node, back=back))
+        click.echo(faults_of(world).node(node, back=back))
+
+
+def faults_of(world: Path | None) -> Faults:
+    """The doors of a world that runs. Asked for by each fault, not by their group: their --help needs no world."""
+    from sandbox.demo.faults import Faults
+    from sandbox.errors import SandboxError
+
+    if world is None:
+        raise click.UsageError(
+            "no world is named; right would be to source the file `env` in the folder of `relight sandbox up` "
+            "(. FOLDER/env), or --world FOLDER"
+        )
+    faults = Faults.of(world)
+    if not is_running(world):
+        raise SandboxError(
+            f"no world runs in {world}: it has ended; right would be to start it again: relight sandbox up {world}"
+        )
+    return faults
+
+
+def is_running(folder: Path) -> bool:
+    """Whether a sandbox of another process holds the folder (see `claim`)."""
+    import fcntl
+
+    try:
+        with (folder / MARK).open("rb") as mark:
+            fcntl.lockf(mark, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except (BlockingIOError, PermissionError):
+        return True
+    return False
 
 
 def log_into(folder: Path) -> None:

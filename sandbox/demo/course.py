@@ -81,6 +81,7 @@ def _decision(events: Sequence[Event], incident: Incident) -> Decision | None:
         event.data
         for event in events
         if isinstance(event.data, Decision)
+        and event.data.mode == "enforce"
         and event.data.incident == incident.incident
         and event.data.verdict == incident.strategy
     ]
@@ -125,6 +126,7 @@ def _ends(events: Sequence[Event], incident: Incident, ranks: int) -> list[tuple
         events,
         lambda data: (
             isinstance(data, Decision)
+            and data.mode == "enforce"
             and data.incident == incident.incident
             and data.verdict == incident.strategy
         ),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import signal
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -41,11 +42,12 @@ class Target:
 class Faults:
     """The doors of one world."""
 
-    def __init__(self, nodes: dict[str, Target], program: Path, ranks: int, asked: Path) -> None:
+    def __init__(self, nodes: dict[str, Target], program: Path, ranks: int, asked: Path, ended: Path) -> None:
         self._nodes = nodes
         self._program = program
         self._ranks = ranks
         self._asked = asked
+        self._ended = ended
 
     @classmethod
     def of(cls, folder: Path) -> Self:
@@ -57,14 +59,16 @@ class Faults:
                 f"no world is in {folder}; right would be the folder of `relight sandbox up`, once it says that it runs"
             ) from error
         nodes = {name: _target(name, node) for name, node in told["nodes"].items()}
-        return cls(nodes, Path(told["program"]), told["ranks"], Path(told["faults"]))
+        return cls(nodes, Path(told["program"]), told["ranks"], Path(told["faults"]), Path(told["ended"]))
 
     def chip(self, node: str, index: int, code: int) -> str:
         """A line in the kernel log of a node, as the driver writes it. Returns what was done."""
-        target = self._node(node)
+        self._goes_on()
+        target = self._node(node, self._reading())
         if not target.kernel_log:
             raise SandboxError(
-                f"the agent of {node} reads no kernel log, it has an exporter; right would be `scrape`, or one of {self._reading()}"
+                f"the agent of {node} reads no kernel log, it has an exporter; "
+                f"right would be `scrape`, or one of {', '.join(self._reading())}"
             )
         chip = target.chip(index)
         target.simulated.fault(chip.uuid, str(code))
@@ -77,7 +81,8 @@ class Faults:
             raise SandboxError(
                 f"the exporter shows no {series}; right would be one of {', '.join(exporter.SERIES)}"
             )
-        target = self._node(node)
+        self._goes_on()
+        target = self._node(node, self._nodes)
         chip = target.chip(index)
         if series == exporter.XID and value:
             target.simulated.fault(chip.uuid, f"{value:g}")
@@ -85,8 +90,9 @@ class Faults:
         return f"exporter of {node}: {series} is {value:g} on chip {chip.uuid}"
 
     def exit(self, rank: int, code: int) -> str:
-        """A training process ends with a code at its next step."""
+        """A training process ends with a code at its next step. Refused where none runs: the wish would wait for one that is not meant."""
         self._known(rank)
+        processes.trainer_of(self._program, rank)
         ask_to_exit(self._asked, rank, code)
         return f"rank {rank}: asked to end with code {code} at its next step"
 
@@ -99,24 +105,34 @@ class Faults:
 
     def node(self, node: str, *, back: bool) -> str:
         """Kubelet and agent of a node say and do nothing, until they are let back."""
-        target = self._node(node)
+        target = self._node(node, self._nodes)
         if back:
             target.silent.unlink(missing_ok=True)
             return f"{node}: kubelet and agent are let back"
+        self._goes_on()
         target.silent.touch()
         return f"{node}: kubelet and agent are silent; its processes go on"
 
-    def _node(self, name: str) -> Target:
+    def _node(self, name: str, usable: Iterable[str]) -> Target:
         if name not in self._nodes:
-            raise SandboxError(f"there is no node {name!r}; right would be one of {', '.join(self._nodes)}")
+            raise SandboxError(f"there is no node {name!r}; right would be one of {', '.join(usable)}")
         return self._nodes[name]
 
+    def _goes_on(self) -> None:
+        """Nothing comes of a fault of a job that has ended. Raises SandboxError with what can be done."""
+        if self._ended.exists():
+            how = self._ended.read_text(encoding="utf-8")
+            raise SandboxError(
+                f"the job has ended ({how}); right would be to end `relight sandbox up` and start it again"
+            )
+
     def _known(self, rank: int) -> None:
+        self._goes_on()
         if not 0 <= rank < self._ranks:
             raise SandboxError(f"the job has ranks 0 to {self._ranks - 1}, none is {rank}")
 
-    def _reading(self) -> str:
-        return ", ".join(node.name for node in self._nodes.values() if node.kernel_log)
+    def _reading(self) -> list[str]:
+        return [node.name for node in self._nodes.values() if node.kernel_log]
 
 
 def _target(name: str, told: dict[str, Any]) -> Target:

@@ -45,12 +45,14 @@ def _seconds(span: Span | None) -> str:
 
 def verdict(disagreements: Sequence[str], recoveries: int) -> Text:
     """The last word."""
+    came = "The recovery came" if recoveries == 1 else f"All {recoveries} recoveries came"
     if not disagreements:
         return Text(
-            f"All {recoveries} recoveries came back with the right counters, and the record agrees with what was seen.",
+            f"{came} back with the right counters, and the record agrees with what was seen.",
             style="bold green",
         )
-    lines = [f"{len(disagreements)} things do not agree:", *(f"  - {sentence}" for sentence in disagreements)]
+    count = "1 thing does" if len(disagreements) == 1 else f"{len(disagreements)} things do"
+    lines = [f"{count} not agree:", *(f"  - {sentence}" for sentence in disagreements)]
     return Text("\n".join(lines), style="bold red")
 
 

@@ -10,12 +10,13 @@ import json
 import shlex
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from runtime.errors import ApiError
 from sandbox.clickhouse import ClickHouse
 from sandbox.demo.parts import Parts
 from sandbox.stage.stage import QUICK, Options, Stage
@@ -43,6 +44,8 @@ ENV_FILE: Final = "env"
 WORLD_FILE: Final = "world.json"
 SILENT: Final = "silent"
 """Mark in a node's folder."""
+ENDED_FILE: Final = "ended"
+"""How the job ended, once it has."""
 
 
 class World:
@@ -111,7 +114,8 @@ class World:
         self.stop()
 
     def tend(self) -> None:
-        """Do what is marked in the nodes' folders: let one fall silent, or speak again."""
+        """Do what is marked in the nodes' folders: let one fall silent, or speak again. Say once that the job has ended."""
+        self._notice_the_end()
         for node in self.stage.nodes.values():
             wanted = (node.folder / SILENT).exists()
             if wanted and node.name not in self._silent:
@@ -125,6 +129,16 @@ class World:
                 node.agent.resume()
                 self._silent.discard(node.name)
 
+    def _notice_the_end(self) -> None:
+        """An API that is away is asked again the next time."""
+        ended = self.folder / ENDED_FILE
+        if ended.exists():
+            return
+        with suppress(ApiError):
+            if how := self.stage.job_ended(self.job):
+                ended.write_text(how, encoding="utf-8")
+                self._say(f"the job has ended ({how}); for another one end this world and start it again")
+
     @property
     def logs(self) -> Path:
         """Folder of the logs of relight's processes."""
@@ -132,7 +146,7 @@ class World:
 
     @property
     def env_file(self) -> Path:
-        """Settings to source, so that every `relight` command and kubectl work against this world."""
+        """Settings to source, so that every `relight` command works against this world; with the real control plane kubectl too."""
         return self.folder / ENV_FILE
 
     def _write_files(self) -> None:
@@ -157,5 +171,6 @@ class World:
             "program": str(self.job.program),
             "ranks": self.job.ranks,
             "faults": str(self.job.faults),
+            "ended": str(self.folder / ENDED_FILE),
         }
         (self.folder / WORLD_FILE).write_text(json.dumps(told, indent=2), encoding="utf-8")

@@ -84,7 +84,8 @@ def test_a_fault_without_a_world_says_how_to_name_one(monkeypatch: pytest.Monkey
     result = CliRunner().invoke(main, ["sandbox", "fault", "chip", "node-2"])
 
     assert result.exit_code == 2
-    assert "RELIGHT_SANDBOX" in result.output or "--world" in result.output
+    assert ". FOLDER/env" in result.output
+    assert "--world FOLDER" in result.output
 
 
 @pytest.mark.slow

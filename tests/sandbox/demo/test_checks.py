@@ -11,6 +11,7 @@ from sandbox.demo.acts import ACTS, ANEW, ELSEWHERE, IN_PLACE
 from sandbox.demo.checks import Expected, disagreements
 from sandbox.demo.recorded import Span
 from sandbox.demo.seen import COMMANDS, OUTCOMES, Issue
+from sandbox.demo.summary import verdict
 from tests.sandbox.demo.records import EXPECTED, FIRST, GUILTY, IDS, PODS, SECOND, THIRD, recorded, row, seen
 
 
@@ -139,3 +140,16 @@ def test_a_phase_takes_what_all_attempts_took() -> None:
 
 def test_rows_in_place_have_no_new_pods_to_wait_for() -> None:
     assert row(1, IN_PLACE).phases["requeue"].state == "not_applicable"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "recoveries", "said"),
+    [
+        ((), 1, "The recovery came back"),
+        ((), 5, "All 5 recoveries came back"),
+        (("a",), 1, "1 thing does not agree:\n  - a"),
+        (("a", "b"), 1, "2 things do not agree:\n  - a\n  - b"),
+    ],
+)
+def test_the_last_word_counts_as_people_do(wrong: tuple[str, ...], recoveries: int, said: str) -> None:
+    assert str(verdict(wrong, recoveries)).startswith(said)

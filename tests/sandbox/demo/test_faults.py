@@ -20,8 +20,9 @@ from producers.exposition import read_exposition
 from producers.http_get import http_get
 from producers.mapping import load_mapping
 from relight.cli import main
+from relight.commands.sandbox import MARK
 from sandbox.demo.faults import Faults
-from sandbox.demo.world import WORLD_FILE
+from sandbox.demo.world import ENDED_FILE, WORLD_FILE
 from sandbox.errors import SandboxError
 from sandbox.stage.exporter import SERIES, XID, Exporter, page
 from sandbox.stage.processes import trainer_of
@@ -29,11 +30,26 @@ from sandbox.stage.simulated_chips import SimulatedChips
 from sandbox.training.faults import Asked
 
 UUID = "GPU-00000001-0000-4000-8000-000000000000"
+HOLDER = "import fcntl, sys; file = open(sys.argv[1], 'w'); fcntl.lockf(file, fcntl.LOCK_EX); print('held', flush=True); sys.stdin.read()"
+"""What `relight sandbox up` does to the mark of its folder, in a process of its own as that is."""
 
 
 @pytest.fixture
-def world(tmp_path: Path) -> Path:
-    """A world of two nodes as its file has it: one with a kernel log, one with an exporter."""
+def world(ended_world: Path) -> Iterator[Path]:
+    """One that runs: its folder is held by another process."""
+    holder = subprocess.Popen(
+        [sys.executable, "-S", "-c", HOLDER, str(ended_world / MARK)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )  # fmt: skip
+    with holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == b"held\n"
+        yield ended_world
+        holder.kill()
+
+
+@pytest.fixture
+def ended_world(tmp_path: Path) -> Path:
+    """What is left of a world of two nodes, as its file has it: one with a kernel log, one with an exporter."""
     nodes = {}
     for name, log in (("node-0", ""), ("node-1", str(tmp_path / "kern.log"))):
         SimulatedChips(tmp_path / name, [UUID]).make()
@@ -46,8 +62,10 @@ def world(tmp_path: Path) -> Path:
         "program": str(tmp_path / "train.pyz"),
         "ranks": 3,
         "faults": str(tmp_path / "faults"),
+        "ended": str(tmp_path / ENDED_FILE),
     }
     (tmp_path / WORLD_FILE).write_text(json.dumps(told), encoding="utf-8")
+    (tmp_path / MARK).touch()
     return tmp_path
 
 
@@ -99,15 +117,6 @@ def test_the_exporter_serves_a_page_a_node_and_404_for_others(world: Path) -> No
         exporter.stop()
 
 
-def test_a_rank_is_asked_to_end_with_a_code_once(world: Path) -> None:
-    code, said = relight(world, "exit", "2", "--code", "37")
-    asked = Asked(world / "faults", 2)
-
-    assert code == 0, said
-    assert [asked.exit_code(5), asked.exit_code(6)] == [37, None]
-    assert Asked(world / "faults", 1).exit_code(5) is None
-
-
 @pytest.fixture
 def trainer(world: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A process that looks like the training process of rank 1, beside one that only names the program."""
@@ -137,11 +146,75 @@ def test_a_signal_reaches_the_training_process_of_the_rank(
     assert trainer.wait(10) == -signal.SIGKILL
 
 
-def test_a_rank_that_does_not_run_is_named(world: Path) -> None:
-    code, said = relight(world, "exit", "0", "--signal", "SIGUSR1")
+@pytest.mark.usefixtures("trainer")
+def test_a_rank_is_asked_to_end_with_a_code_once(world: Path) -> None:
+    code, said = relight(world, "exit", "1", "--code", "37")
+    asked = Asked(world / "faults", 1)
+
+    assert code == 0, said
+    assert [asked.exit_code(5), asked.exit_code(6)] == [37, None]
+    assert Asked(world / "faults", 2).exit_code(5) is None
+
+
+@pytest.mark.parametrize("how", [("--signal", "SIGUSR1"), ("--code", "37")])
+def test_a_rank_that_does_not_run_is_named_and_nothing_is_left_for_its_next_start(
+    world: Path, how: tuple[str, str]
+) -> None:
+    code, said = relight(world, "exit", "0", *how)
 
     assert code == 1
     assert "rank 0 has no training process now" in said
+    assert Asked(world / "faults", 0).exit_code(5) is None
+
+
+EACH = (
+    ("chip", "node-1"),
+    ("scrape", "node-0", "--value", "62"),
+    ("exit", "1"),
+    ("exit", "1", "--signal", "KILL"),
+    ("node", "node-1"),
+)
+
+
+@pytest.mark.parametrize("arguments", EACH, ids=" ".join)
+def test_a_fault_without_a_world_that_runs_is_refused_and_does_nothing(
+    ended_world: Path, arguments: tuple[str, ...]
+) -> None:
+    code, said = relight(ended_world, *arguments)
+
+    assert code == 1
+    assert f"no world runs in {ended_world}" in said
+    assert not (ended_world / "kern.log").exists()
+    assert not (ended_world / "node-1-silent").exists()
+
+
+@pytest.mark.parametrize("arguments", EACH, ids=" ".join)
+def test_a_fault_of_a_job_that_has_ended_is_refused_and_does_nothing(
+    world: Path, arguments: tuple[str, ...]
+) -> None:
+    (world / ENDED_FILE).write_text("Failed")
+
+    code, said = relight(world, *arguments)
+
+    assert code == 1
+    assert "the job has ended (Failed)" in said
+    assert not (world / "kern.log").exists()
+    assert not (world / "node-1-silent").exists()
+
+
+def test_a_silent_node_is_let_back_also_when_the_job_has_ended(world: Path) -> None:
+    (world / "node-1-silent").touch()
+    (world / ENDED_FILE).write_text("Failed")
+
+    assert relight(world, "node", "node-1", "--back")[0] == 0
+    assert not (world / "node-1-silent").exists()
+
+
+def test_help_of_a_fault_needs_no_world() -> None:
+    result = CliRunner().invoke(main, ["sandbox", "fault", "chip", "--help"])
+
+    assert result.exit_code == 0, result.output
+    assert "kernel log of NODE" in result.output
 
 
 def test_a_node_falls_silent_by_a_mark_and_speaks_again_without_it(world: Path) -> None:
@@ -154,7 +227,8 @@ def test_a_node_falls_silent_by_a_mark_and_speaks_again_without_it(world: Path) 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("chip", "node-9"), "right would be one of node-0, node-1"),
+        (("chip", "node-9"), "there is no node 'node-9'; right would be one of node-1\n"),
+        (("scrape", "node-9", "--value", "62"), "right would be one of node-0, node-1"),
         (("chip", "node-0"), "reads no kernel log"),
         (("chip", "node-1", "--chip", "4"), "it has no chip 4"),
         (("scrape", "node-0", "--series", "X", "--value", "1"), "shows no X"),

@@ -83,6 +83,18 @@ def test_what_a_node_decides_is_told_only_when_something_comes_of_it() -> None:
     assert len(told([asked.model_copy(update={"subject": "node/n"}), nothing])) == 2
 
 
+def test_a_decision_in_shadow_says_that_it_is_one_and_is_not_taken_for_what_was_done() -> None:
+    shadow = decision(0.6, mode="shadow")
+
+    assert told([shadow]) == [
+        "decision: only in shadow: in_place_recovery (rule self-heal, row 6): the fault heals"
+    ]
+    course = latest([shadow, incident(1, IncidentState.ACTING)], 2, at(9))
+    assert course is not None
+    assert course.decision is None
+    assert [phase.name for phase in course.phases] == ["detection"]
+
+
 def test_an_end_says_whether_anybody_ordered_it() -> None:
     placement = Placement(run="r", pod="p-0", rank=0)
     crashed = ProcessExit(placement=placement, start=1, exit_code=1)
