@@ -5,6 +5,7 @@ Settings whose defaults changed over the server's releases are said explicitly, 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, Self
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from clickhouse_connect.driver.client import Client
+
+logging.getLogger("clickhouse_connect").addHandler(logging.NullHandler())
+"""What the driver logs goes where a process sends its log; without one it stays out of a command's output: the error says the same."""
 
 INSERT_SETTINGS: Final[Mapping[str, Any]] = {
     "async_insert": 0,
@@ -45,7 +49,7 @@ class Store:
     ) -> None:
         """`limits` are settings of each statement, such as max_execution_time. Raises StoreAway, StoreRefused."""
         self.database = settings.database
-        with _translated("connecting"):
+        with _translated("connecting"), _reaching(settings):
             self._client: Client = clickhouse_connect.get_client(
                 host=settings.host,
                 port=settings.port,
@@ -117,3 +121,22 @@ def _translated(doing: str) -> Iterator[None]:
         raise StoreRefused(f"{doing[:200]}: {error}") from error
     except (HTTPError, OSError) as error:
         raise StoreAway(f"{doing[:200]}: {error}") from error
+
+
+@contextmanager
+def _reaching(settings: StoreSettings) -> Iterator[None]:
+    """A server that cannot be reached is told by its address: the driver tells its own calls."""
+    try:
+        yield
+    except (OperationalError, HTTPError, OSError) as error:
+        first = _first_cause(error)
+        if not isinstance(first, (HTTPError, OSError)):
+            raise
+        why = (first.strerror if isinstance(first, OSError) else None) or str(first)
+        raise StoreAway(f"no store answers at {settings.host}:{settings.port} ({why})") from error
+
+
+def _first_cause(error: BaseException) -> BaseException:
+    while error.__cause__ is not None or isinstance(getattr(error, "reason", None), BaseException):
+        error = error.__cause__ or getattr(error, "reason")  # noqa: B009 - only some kinds have it
+    return error

@@ -15,6 +15,10 @@ ROWS: Final = 100_000
 LIMITS: Final = {"max_execution_time": 30, "max_result_rows": ROWS, "result_overflow_mode": "break"}
 """A person's question must not stop the writer; 30 s and 100,000 rows."""
 
+_WHERE: Final = (
+    "right would be RELIGHT_STORE__HOST=... and RELIGHT_STORE__PORT=... (`. FOLDER/env` for a sandbox)"
+)
+
 INCIDENTS: Final = """
 SELECT incident, state, paused, result, strategy, run, code, node, chip, attempts, fault_time, closed_at, reason
 FROM {db}.incidents
@@ -65,7 +69,7 @@ FROM {db}.explained WHERE trigger = {event:String} ORDER BY at
 @contextmanager
 def reader() -> Iterator[Store]:
     """The store as the reader's user; what goes wrong ends as one readable message."""
-    from audit.errors import AuditError
+    from audit.errors import AuditError, StoreAway
     from audit.settings import AuditSettings
     from audit.store import Store
     from runtime.errors import ProcessError
@@ -73,7 +77,11 @@ def reader() -> Iterator[Store]:
 
     try:
         settings = read_settings(AuditSettings)
-        with Store(settings.store, settings.store.reader, limits=LIMITS) as store:
+        try:
+            opened = Store(settings.store, settings.store.reader, limits=LIMITS)
+        except StoreAway as error:
+            raise click.ClickException(f"{error}; {_WHERE}") from error
+        with opened as store:
             yield store
     except (ProcessError, AuditError) as error:
         raise click.ClickException(str(error)) from error

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -169,7 +172,34 @@ def test_a_store_that_is_away_is_one_readable_line(monkeypatch: pytest.MonkeyPat
     result = CliRunner().invoke(main, ["incidents", "list"])
 
     assert result.exit_code == 1
-    assert result.output.startswith("Error: connecting:")
+    (line,) = result.output.splitlines()
+    assert line.startswith(
+        "Error: no store answers at 127.0.0.1:1 (Connection refused); right would be RELIGHT_STORE__HOST="
+    )
+    assert "`. FOLDER/env` for a sandbox" in line
+
+
+def test_a_store_of_no_such_host_is_told_by_its_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RELIGHT_STORE__HOST", "no-such-host.invalid")
+
+    result = CliRunner().invoke(main, ["jobs"])
+
+    assert (result.exit_code, len(result.output.splitlines())) == (1, 1)
+    assert "no store answers at no-such-host.invalid:8123" in result.output
+
+
+def test_the_driver_says_nothing_beside_the_error_of_a_command() -> None:
+    script = "from relight.cli import main; main(['incidents', 'list'])"
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "RELIGHT_STORE__PORT": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert [line.partition(" at ")[0] for line in done.stderr.splitlines()] == ["Error: no store answers"]
 
 
 def test_a_pause_is_seen_until_it_is_over(relight: Any, filled: Store) -> None:
