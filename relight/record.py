@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 import click
+
+from relight.tables import plain
 
 if TYPE_CHECKING:
     from audit.store import Store
@@ -19,33 +21,42 @@ _WHERE: Final = (
     "right would be RELIGHT_STORE__HOST=... and RELIGHT_STORE__PORT=... (`. FOLDER/env` for a sandbox)"
 )
 
+LEAST: Final = 6
+"""Letters of an id that are enough to look for the rest; the server compares them as text, so that no letter stands for another."""
+CANDIDATES: Final = 10
+"""How many are listed where a prefix is that of several."""
+
 INCIDENTS: Final = """
 SELECT incident, state, paused, result, strategy, run, code, node, chip, attempts, fault_time, closed_at, reason
 FROM {db}.incidents
-WHERE ({run:String} = '' OR run = {run:String}) AND ({node:String} = '' OR node = {node:String})
+WHERE ({run:String} = '' OR run = {run:String} OR length({run:String}) >= 6 AND startsWith(run, {run:String}))
+    AND ({node:String} = '' OR node = {node:String})
     AND (NOT {open:Bool} OR state != 'closed')
 ORDER BY fault_time DESC
 LIMIT {limit:UInt32}
 """
 INCIDENT: Final = """
 SELECT cluster, incident, run, state, result, result_cause, strategy, attempts, domain, code, node, chip, rule, reason, fault_time, opened_at,
-    closed_at, epoch, paused, rulebook
+    closed_at, epoch, paused, trigger, rulebook
 FROM {db}.incidents WHERE incident = {incident:String}
 """
 CHAIN: Final = """
-SELECT at, link, attempt, what, detail FROM {db}.cause_chain WHERE incident = {incident:String} ORDER BY at, ordinal
+SELECT at, link, attempt, what, detail, event_id FROM {db}.cause_chain WHERE incident = {incident:String} ORDER BY at, ordinal
+"""
+INCIDENTS_LIKE: Final = """
+SELECT DISTINCT incident FROM {db}.incidents WHERE startsWith(incident, {id:String}) ORDER BY incident LIMIT {limit:UInt32}
 """
 PHASES: Final = """
 SELECT attempt, strategy, phase, seconds, state FROM {db}.phases WHERE incident = {incident:String} ORDER BY attempt, ordinal
 """
 CONSIDERED: Final = """
-SELECT at, verdict, rule, ladder_row, reason, flags, looked_at FROM {db}.explained WHERE incident = {incident:String} ORDER BY at
+SELECT at, verdict, rule, ladder_row, reason, flags, looked_at, trigger FROM {db}.explained WHERE incident = {incident:String} ORDER BY at
 """
 JOBS: Final = """
 SELECT run, name, namespace, epoch, size, supervised, paused, job_retries_used, job_retries_left, pod_retries_used, pod_retries_left,
     unconditional_chain, hang_chain, incidents, last_incident, ended
 FROM {db}.jobs
-WHERE {run:String} = '' OR run = {run:String} OR name = {run:String}
+WHERE {run:String} = '' OR run = {run:String} OR name = {run:String} OR length({run:String}) >= 6 AND startsWith(run, {run:String})
 ORDER BY last_seen DESC LIMIT {limit:UInt32}
 """
 NODES: Final = """
@@ -63,6 +74,19 @@ SELECT event_time, kind, run, node, chip, code, state, detail, source, trust, ti
 EXPLAINED: Final = """
 SELECT at, subject, verdict, rule, ladder_row, mode, reason, incident, count, flags, looked_at, rulebook
 FROM {db}.explained WHERE trigger = {event:String} ORDER BY at
+"""
+LIKE: Final = """
+SELECT DISTINCT kind, id, trigger FROM
+(
+    SELECT 'event' AS kind, event_id AS id, event_id AS trigger FROM {db}.signals_once WHERE startsWith(event_id, {id:String})
+    UNION ALL
+    SELECT 'event', trigger AS id, trigger FROM {db}.explained WHERE startsWith(trigger, {id:String})
+    UNION ALL
+    SELECT 'decision', event_id AS id, trigger FROM {db}.explained WHERE startsWith(event_id, {id:String})
+    UNION ALL
+    SELECT 'incident', incident AS id, trigger FROM {db}.incidents WHERE startsWith(incident, {id:String})
+)
+ORDER BY id = {id:String} DESC, kind, id LIMIT {limit:UInt32}
 """
 
 
@@ -85,6 +109,37 @@ def reader() -> Iterator[Store]:
             yield store
     except (ProcessError, AuditError) as error:
         raise click.ClickException(str(error)) from error
+
+
+def whole_incident(store: Store, given: str) -> str | None:
+    """The id that was meant by the whole of it or by its beginning; nothing where there is none. Raises ClickException for several."""
+    if ask(store, INCIDENT, incident=given)[1]:
+        return given
+    found = [str(one) for (one,) in _like(store, INCIDENTS_LIKE, given)]
+    if len(found) > 1:
+        raise several(given, found)
+    return found[0] if found else None
+
+
+def what_is(store: Store, given: str) -> tuple[str, str, str] | None:
+    """Kind, id and trigger of what the whole or the beginning of an id stands for. Raises ClickException for several."""
+    found = _like(store, LIKE, given)
+    named = [row for row in found if row[1] == given] or found
+    if len(named) > 1:
+        raise several(given, [f"{kind} {one}" for kind, one, _ in named])
+    return (str(named[0][0]), str(named[0][1]), str(named[0][2])) if named else None
+
+
+def several(given: str, found: Sequence[str]) -> click.ClickException:
+    """What to say where a beginning is that of several."""
+    lines = [*map(plain, found[:CANDIDATES]), *(["..."] if len(found) > CANDIDATES else [])]
+    return click.ClickException(
+        f"{plain(given)} begins several ids; right would be one of\n  " + "\n  ".join(lines)
+    )
+
+
+def _like(store: Store, question: str, given: str) -> list[tuple[Any, ...]]:
+    return ask(store, question, id=given, limit=CANDIDATES + 1)[1] if len(given) >= LEAST else []
 
 
 def ask(store: Store, question: str, **parameters: Any) -> tuple[list[str], list[tuple[Any, ...]]]:  # noqa: ANN401 - bound by the server

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Final
+
 import click
 
-from relight.tables import output_option, plain, show
+from relight.tables import output_option, picked, plain, show
+
+_LISTED: Final = ("incident", "state", "strategy", "code", "node", "fault_time")
+_IDS: Final = ("incident", "event_id", "trigger")
 
 
 @click.group()
@@ -13,7 +19,7 @@ def command() -> None:
 
 
 @command.command("list")
-@click.option("--run", default="", help="Only of this job run (its id).")
+@click.option("--run", default="", help="Only of this job run (its id, or 6 letters of it and more).")
 @click.option("--node", default="", help="Only those that began on this node (its name).")
 @click.option("--open", "only_open", is_flag=True, help="Only those that are not closed.")
 @click.option("--limit", default=50, show_default=True, help="At most so many, newest first.")
@@ -26,13 +32,26 @@ def list_command(*, run: str, node: str, only_open: bool, limit: int, output: st
     relight incidents list --node node-17 -o json
     relight incidents list --limit 500 -o json | jq -r 'select(.result == "failed") | .incident'
 
-    Ends with 0, also when there is none, and with 1 when the record does not answer.
+    The table has what reads at 100 columns, with ids shortened: `relight incidents show` takes them so and has the rest, as has `-o json`. In it
+    `state` is the result of what is closed. Ends with 0, also when there is none, and with 1 when the record does not answer.
     """
     from relight.record import INCIDENTS, ask, reader
 
     with reader() as store:
         columns, rows = ask(store, INCIDENTS, run=run, node=node, open=only_open, limit=limit)
-    show(columns, rows, output)
+    if output == "json":
+        show(columns, rows, output)
+        return
+    show(*picked(columns, [_as_it_stands(columns, row) for row in rows], _LISTED), output, ids=_IDS)
+
+
+def _as_it_stands(columns: Sequence[str], row: Sequence[object]) -> Sequence[object]:
+    """A row with one word for state, pause and result."""
+    values = dict(zip(columns, row, strict=True))
+    values["state"] = values["result"] or values["state"]
+    if values["paused"]:
+        values["state"] = f"{values['state']}, paused"
+    return list(values.values())
 
 
 @command.command("show")
@@ -42,26 +61,30 @@ def show_command(incident: str, *, output: str) -> None:
     """Show INCIDENT whole: what it was, how long each phase took, the chain from the evidence to the end, and what else was considered.
 
     \b
-    relight incidents show 4f1c2a...
-    relight incidents show 4f1c2a... -o json
+    relight incidents show 4f1c2a09
+    relight incidents show 4f1c2a09 -o json
 
-    In the chain: evidence, decision (with its rule), command, write (one call to the API), outcome, milestone, state. As JSON one object a row:
-    the incident, its phases, the chain, the decisions. Ends with 1 when there is no such incident or the record does not answer.
+    INCIDENT is an id, or 6 letters of it and more, as far as they are those of one. In the chain: evidence, decision (with its rule), command,
+    write (one call to the API), outcome, milestone, state. `relight explain` takes the event id of an evidence or a decision, and every
+    trigger. As JSON one object a row, ids whole: the incident, its phases, the chain, the decisions. Ends with 1 when there is no such
+    incident, when there are several, or when the record does not answer.
     """
-    from relight.record import CHAIN, CONSIDERED, INCIDENT, PHASES, ask, reader
+    from relight.record import CHAIN, CONSIDERED, INCIDENT, LEAST, PHASES, ask, reader, whole_incident
 
     with reader() as store:
-        columns, rows = ask(store, INCIDENT, incident=incident)
-        if not rows:
-            raise click.ClickException(f"no incident {plain(incident)!r} in the record")
+        whole = whole_incident(store, incident)
+        if whole is None:
+            hint = f"; the beginning of an id has {LEAST} letters or more" if len(incident) < LEAST else ""
+            raise click.ClickException(f"no incident {plain(incident)!r} in the record{hint}")
         if output == "json":
             for question in (INCIDENT, PHASES, CHAIN, CONSIDERED):
-                show(*ask(store, question, incident=incident), "json")
+                show(*ask(store, question, incident=whole), "json")
             return
+        columns, rows = ask(store, INCIDENT, incident=whole)
         show(("what", "value"), zip(columns, rows[0], strict=True), output, title="incident")
         for title, question in (
             ("phases", PHASES),
             ("from evidence to end", CHAIN),
             ("decisions, and what else was looked at", CONSIDERED),
         ):
-            show(*ask(store, question, incident=incident), output, title=title)
+            show(*ask(store, question, incident=whole), output, title=title, ids=_IDS)

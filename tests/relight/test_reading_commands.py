@@ -77,6 +77,21 @@ def filled(request: pytest.FixtureRequest) -> Iterator[Store]:
         store.command("DROP DATABASE reading")
 
 
+TWINS = ("4f1c2a09aaaa4aaaaaaaaaaaaaaaaaaa", "4f1c2a09bbbb4bbbbbbbbbbbbbbbbbbb")
+"""Incidents whose ids begin alike, as the ids of a year's worth may."""
+
+
+@pytest.fixture(scope="module")
+def twins(filled: Store) -> tuple[str, str]:
+    """Two more incidents in the record, of one run; the first decided by the event `fault-` and its id."""
+    story = Story(offsets={"incidents.v1": 200, "decisions.v1": 200, "signals.v1": 200})
+    for incident in TWINS:
+        story.decision("7f0c1d2e-0000-4000-8000-00000000000a", incident, 1, "in_place_recovery", 2)
+        story.state(incident, 1, IncidentState.ACTING, 2)
+    put(filled, story.records)
+    return TWINS
+
+
 @pytest.fixture
 def relight(filled: Store, clickhouse: ClickHouse, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setenv("RELIGHT_STORE__PORT", str(clickhouse.port))
@@ -258,3 +273,94 @@ def test_a_release_does_not_need_the_record(monkeypatch: pytest.MonkeyPatch, giv
 
     assert (result.exit_code, given) == (0, ["node/uid-1"])
     assert "was not asked" in result.output
+
+
+def test_the_list_of_incidents_reads_at_100_columns_with_ids_on_one_line(
+    relight: Any, twins: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("relight.tables._WIDTH_WITHOUT_TERMINAL", 100)
+
+    lines = relight("incidents", "list").output.splitlines()
+
+    assert max(map(len, lines)) <= 100
+    rows_of_twins = [line for line in lines if twins[0][:8] in line]
+    assert len(rows_of_twins) == len(twins)
+    for line in rows_of_twins:
+        assert all(cell in line for cell in ("acting", "in_place_recovery", "ascend/80E01801", "node-1"))
+    assert not any(twin in line for line in lines for twin in twins)
+    assert "ids are shortened" in lines[-1]
+    found = {row["incident"]: row for row in rows(relight("incidents", "list", "-o", "json"))}
+    assert set(twins) <= set(found)
+    assert len(found[twins[0]]) == 13
+
+
+@pytest.mark.parametrize("width", [80, 160])
+def test_an_id_is_never_wrapped(
+    relight: Any, twins: tuple[str, str], width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("relight.tables._WIDTH_WITHOUT_TERMINAL", width)
+
+    assert relight("incidents", "list").output.count(twins[0][:8]) == len(twins)
+    (held,) = (line for line in relight("nodes", "--held").output.splitlines() if NODE.name in line)
+    assert " inc-1 " in held
+
+
+def test_an_incident_is_shown_by_the_beginning_of_its_id(relight: Any, twins: tuple[str, str]) -> None:
+    shown = rows(relight("incidents", "show", twins[0][:9], "-o", "json"))
+
+    assert shown[0]["incident"] == twins[0]
+    assert twins[0] in relight("incidents", "show", twins[0][:9]).output
+
+
+@pytest.mark.parametrize("command", [("incidents", "show"), ("explain",)])
+def test_a_beginning_of_several_ids_lists_them(
+    relight: Any, twins: tuple[str, str], command: tuple[str, ...]
+) -> None:
+    result = relight(*command, twins[0][:8])
+
+    assert result.exit_code == 1
+    assert "begins several ids" in result.output
+    assert all(twin in result.output for twin in twins)
+
+
+@pytest.mark.parametrize(
+    "given", ["4f1c2", "4f1c2_", "4f1c2%", "' OR 1=1 OR '", "' OR startsWith(incident, '4') OR '"]
+)
+@pytest.mark.usefixtures("twins")
+def test_what_is_too_short_or_no_beginning_finds_nothing(relight: Any, given: str) -> None:
+    shown = relight("incidents", "show", given)
+
+    assert shown.exit_code == 1
+    assert "no incident" in shown.output
+    explained = relight("explain", given)
+    assert explained.exit_code == 1
+    assert "knows no event" in explained.output
+    assert ("6 letters or more" in explained.output) == (len(given) < 6)
+
+
+def test_an_incident_given_to_explain_is_told_to_be_one(relight: Any, twins: tuple[str, str]) -> None:
+    result = relight("explain", twins[1][:10])
+
+    assert result.exit_code == 1
+    assert f"is an incident; right would be `relight incidents show {twins[1]}`" in result.output
+
+
+def test_an_event_id_of_the_chain_is_taken_by_explain(relight: Any) -> None:
+    chain = [row for row in rows(relight("incidents", "show", "inc-1", "-o", "json")) if "link" in row]
+    (evidence,) = (row["event_id"] for row in chain if row["link"] == "evidence")
+    decision = next(row["event_id"] for row in chain if row["link"] == "decision")
+
+    assert evidence == "fault-inc-1"
+    assert evidence[:8] in relight("incidents", "show", "inc-1").output
+    whole = relight("explain", evidence).output
+    assert relight("explain", evidence[:8]).output == whole
+    by_decision = relight("explain", decision[:8])
+    assert by_decision.exit_code == 0, by_decision.output
+    assert f"it was about event {evidence}" in by_decision.output
+    assert whole in by_decision.output
+
+
+def test_what_is_asked_for_by_name_is_shown_whole(relight: Any) -> None:
+    assert NODE.uid in relight("nodes", NODE.name).output
+    assert "hang chain" not in relight("jobs").output
+    assert "hang_chain" in relight("jobs", "llama").output

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from relight.tables import plain, show
+from relight.tables import picked, plain, show
 
 HOSTILE = "ok\x1b[2J\x1b]0;owned\x07\u202egnp.exe\nnext\tcell"
 
@@ -79,3 +79,28 @@ def test_an_empty_table_says_so_and_empty_json_is_nothing(capsys: pytest.Capture
     show(["a"], [], "json")
 
     assert capsys.readouterr().out == "nothing found\n"
+
+
+def test_ids_are_shortened_in_a_table_and_whole_in_json(capsys: pytest.CaptureFixture[str]) -> None:
+    whole = "4f1c2a09" + "b" * 24
+
+    show(["id", "text"], [[whole, whole]], "table", ids=("id",))
+    shown = capsys.readouterr().out
+    show(["id", "text"], [[whole, whole]], "json", ids=("id",))
+
+    assert shown.count(whole) == 1
+    assert shown.count(whole[:8]) == 2
+    assert "ids are shortened" in shown
+    assert json.loads(capsys.readouterr().out) == {"id": whole, "text": whole}
+
+
+def test_what_was_not_shortened_says_nothing_of_it(capsys: pytest.CaptureFixture[str]) -> None:
+    show(["id"], [["short"], [None]], "table", ids=("id",))
+
+    assert "shortened" not in capsys.readouterr().out
+
+
+def test_picked_columns_come_in_the_wanted_order_with_times_to_the_second() -> None:
+    at = datetime(2026, 3, 1, 12, 0, 5, 678_000, tzinfo=UTC)
+
+    assert picked(["a", "b", "at"], [[1, 2, at]], ("at", "a")) == (("at", "a"), [["2026-03-01 12:00:05Z", 1]])
