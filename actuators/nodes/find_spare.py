@@ -40,9 +40,8 @@ def act(command: Command, world: World) -> Reply:
     run = find_run(command, given, world)
     off = frozenset(node.get("name", "") for node in given.keep_off)
     room = count(run, world.api.list(paths.nodes()), world.api.list(paths.pods()), off)
-    said = (
-        f"room for {room.fit} of {room.wanted} pods, {len(off)} nodes left out, at {world.now().isoformat()}"
-    )
+    left_out = f"{len(off)} node{'' if len(off) == 1 else 's'} left out"
+    said = f"room for {room.fit} of {room.wanted} pods, {left_out}, at {world.now().isoformat()}"
     return done(spare=room.is_enough, effects=(said,))
 
 

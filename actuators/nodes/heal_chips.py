@@ -100,7 +100,9 @@ def act(command: Command, world: World) -> Reply:
         text = f"Repairing {units} on {len(repairs)} nodes; processes are stopped: {command.reason}"
         world.voice.say(Words(run.job, "HealingChips", text, key=command.command))
     written = [_write(repair, world) for repair in repairs]
-    effects = (f"repair orders: {sum(written)} written on {len(repairs)} nodes",)
+    effects = (
+        f"repair orders: {sum(written)} written on {len(repairs)} node{'' if len(repairs) == 1 else 's'}",
+    )
     return _answer(command, repairs, world, effects)
 
 

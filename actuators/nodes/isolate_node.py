@@ -97,7 +97,11 @@ def act(command: Command, world: World) -> Reply:
         causes = ", ".join(sorted({hold.cause for hold in holds})[:4])
         text = f"Isolated for {causes}: {command.reason}"
         world.voice.say(Words(_named(node), "Isolated", text, key=command.command, warning=True))
-    return done(effects=(f"{len(holds)} holds on {given.node_name}",) if written and changed else ())
+    return done(
+        effects=(f"{len(holds)} hold{'' if len(holds) == 1 else 's'} on {given.node_name}",)
+        if written and changed
+        else ()
+    )
 
 
 def cancel(command: Command, world: World) -> Reply:

@@ -171,11 +171,12 @@ def _is_news(outcome: Outcome) -> bool:
 def _decision(decision: Decision, subject: str) -> tuple[Kind, str] | None:
     if subject.startswith("node/") and decision.verdict == "record":
         return None
+    row = f", row {decision.row}" if decision.row else ""
     shadow = "only in shadow: " if decision.mode == "shadow" else ""
     counted = f", {decision.count} of them" if decision.count else ""
     return (
         Kind.DECISION,
-        f"{shadow}{decision.verdict} (rule {decision.rule}, row {decision.row}{counted}): {decision.reason}",
+        f"{shadow}{decision.verdict} (rule {decision.rule}{row}{counted}): {decision.reason}",
     )
 
 

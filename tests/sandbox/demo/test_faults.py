@@ -21,8 +21,10 @@ from producers.http_get import http_get
 from producers.mapping import load_mapping
 from relight.cli import main
 from relight.commands.sandbox import MARK
+from runtime.errors import ApiAway, ApiError
 from sandbox.demo.faults import Faults
-from sandbox.demo.world import ENDED_FILE, WORLD_FILE
+from sandbox.demo.parts import Parts
+from sandbox.demo.world import ENDED_FILE, WORLD_FILE, World
 from sandbox.errors import SandboxError
 from sandbox.stage.exporter import SERIES, XID, Exporter, page
 from sandbox.stage.processes import trainer_of
@@ -249,3 +251,33 @@ def test_what_cannot_be_is_refused_with_what_would_be_right(
 def test_a_folder_without_a_world_is_named(tmp_path: Path) -> None:
     with pytest.raises(SandboxError, match="no world is in"):
         Faults.of(tmp_path)
+
+
+class Stage:
+    """As much of one as a world's look at its job needs; its API is away at the first look."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, object] = {}
+        self.answers: list[str | ApiError] = [ApiAway("away"), "", "Failed"]
+
+    def job_ended(self, _: object) -> str:
+        answer = self.answers.pop(0)
+        if isinstance(answer, ApiError):
+            raise answer
+        return answer
+
+
+def test_a_world_says_once_how_its_job_ended_and_leaves_it_where_faults_look(tmp_path: Path) -> None:
+    said: list[str] = []
+    world = World(tmp_path, Parts("", None, None, (), ()), said.append)  # type: ignore[arg-type]
+    world.stage, world.job = Stage(), None  # type: ignore[assignment]
+
+    world.tend()
+    world.tend()
+    assert said == []
+    assert not (tmp_path / ENDED_FILE).exists()
+
+    world.tend()
+    world.tend()
+    assert said == ["the job has ended (Failed); for another one end this world and start it again"]
+    assert (tmp_path / ENDED_FILE).read_text() == "Failed"

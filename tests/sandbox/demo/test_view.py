@@ -86,8 +86,12 @@ def test_what_a_node_decides_is_told_only_when_something_comes_of_it() -> None:
 def test_a_decision_in_shadow_says_that_it_is_one_and_is_not_taken_for_what_was_done() -> None:
     shadow = decision(0.6, mode="shadow")
 
-    assert told([shadow]) == [
-        "decision: only in shadow: in_place_recovery (rule self-heal, row 6): the fault heals"
+    of_the_site = shadow.model_copy(
+        update={"data": shadow.data.model_copy(update={"rule": "ours", "row": ""})}
+    )
+    assert told([shadow, of_the_site]) == [
+        "decision: only in shadow: in_place_recovery (rule self-heal, row 6): the fault heals",
+        "decision: only in shadow: in_place_recovery (rule ours): the fault heals",
     ]
     course = latest([shadow, incident(1, IncidentState.ACTING)], 2, at(9))
     assert course is not None
