@@ -18,7 +18,9 @@ _ABSENT: Final = "-"
 _WIDTH_WITHOUT_TERMINAL: Final = 160
 _SHORT: Final = 8
 """Letters of an id in a table: among a million ids, one in 4,300 shares these with another, and who asks for it is told of both."""
-_CUT: Final = "ids are shortened; a command that reads takes them so, an order takes them whole: -o json"
+_CUT: Final = (
+    "ids are shortened: `incidents`, `jobs` and `explain` take them so, orders take them whole (-o json)"
+)
 _OBEYED: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
 """Controls, marks that turn the reading round, halves of letters, private letters, and separators of lines."""
 

@@ -35,11 +35,14 @@ def command(event_id: str, *, output: str) -> None:
             meant = _event_meant(store, event_id)
             event = ask(store, EVENT, event=meant)
             decisions = ask(store, EXPLAINED, event=meant)
-    if event[1]:
-        show(*event, output, title="event")
-    if decisions[1]:
-        show(*decisions, output, title="decisions about it", ids=("incident",))
-    elif output == "table":
+    if output == "json":
+        show(*event, output)
+        show(*decisions, output)
+        return
+    for title, (columns, rows) in (("event", event), ("decision about it", decisions)):
+        for row in rows:  # each on its own, a line a column: sentences do not read in narrow columns
+            show(("what", "value"), zip(columns, row, strict=True), output, title=title)
+    if not decisions[1]:
         click.echo("no rule looks at an event like this: it was counted, and nothing was decided")
 
 

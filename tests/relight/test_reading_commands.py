@@ -164,12 +164,20 @@ def test_nodes_say_for_what_they_are_held_and_what_comes_next(relight: Any) -> N
     assert "benchmark" in found["next_step"]
 
 
-def test_an_event_is_explained_by_the_decision_about_it(relight: Any) -> None:
+def test_an_event_is_explained_by_the_decision_about_it(
+    relight: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("relight.tables._WIDTH_WITHOUT_TERMINAL", 80)
     result = relight("explain", "fault-inc-1")
 
     assert result.exit_code == 0, result.output
     assert "in_place_recovery" in result.output
     assert relight("explain", "unheard-of").exit_code == 1
+    found = rows(relight("explain", "fault-inc-1", "-o", "json"))
+    assert [(row.get("kind"), row.get("verdict")) for row in found] == [
+        ("chip_fault", None),
+        (None, "in_place_recovery"),
+    ]
 
 
 def test_sql_reads_and_nothing_else(relight: Any) -> None:
@@ -229,6 +237,7 @@ def test_a_pause_is_seen_until_it_is_over(relight: Any, filled: Store) -> None:
         return bool(found["paused"])
 
     assert order(PauseOrder(by="sre", reason="storage"), 3)
+    assert "acting, paused" in relight("incidents", "list", "--run", "run-p").output
     assert not order(ResumeOrder(by="sre", reason="done"), 4)
     assert not order(PauseOrder(by="sre", reason="an hour", until=START + timedelta(hours=1)), 5)
     assert order(PauseOrder(by="sre", reason="long", until=datetime.now(UTC) + timedelta(hours=1)), 6)
