@@ -43,6 +43,7 @@ def test_an_error_is_shown_with_its_line_and_ends_with_1(site: Path) -> None:
     result = relight("check", write(site, BROKEN))
 
     assert result.exit_code == 1
+    assert result.stderr == "1 error, 0 warnings\n"
     assert result.stdout.splitlines() == [
         f"{site}/site.yaml:4:15: error RL206 'run' has no 'haa'",
         "  4 |     when: run.haa",
