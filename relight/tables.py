@@ -94,6 +94,8 @@ def picked(
     columns: Sequence[str], rows: Iterable[Sequence[object]], wanted: Sequence[str]
 ) -> tuple[Sequence[str], list[Sequence[object]]]:
     """The wanted columns, in the wanted order; times to the second."""
+    if not columns:  # the store names none where it finds no row
+        return wanted, []
     places = [columns.index(column) for column in wanted]
     return wanted, [[_to_the_second(row[place]) for place in places] for row in rows]
 

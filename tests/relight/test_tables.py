@@ -104,3 +104,7 @@ def test_picked_columns_come_in_the_wanted_order_with_times_to_the_second() -> N
     at = datetime(2026, 3, 1, 12, 0, 5, 678_000, tzinfo=UTC)
 
     assert picked(["a", "b", "at"], [[1, 2, at]], ("at", "a")) == (("at", "a"), [["2026-03-01 12:00:05Z", 1]])
+
+
+def test_an_answer_without_rows_names_no_columns_and_nothing_is_picked_of_it() -> None:
+    assert picked([], [], ["incident", "state"]) == (["incident", "state"], [])
