@@ -170,9 +170,8 @@ def _judge(turn: Turn, fault: Fault, node: NodeCell) -> None:
     if answer.rule is None:
         return
     _follow(turn, fault, answer.rule, answer)
-    if answer.rule.notify or (
-        fault.row is not None and fault.row.notify
-    ):  # behind the act: it waits for no words
+    # Behind the act: it waits for no words.
+    if answer.rule.notify or (fault.row is not None and fault.row.notify):
         notify(turn, answer.rule.reason, about=f"{fault.namespace}/{fault.code}")
 
 

@@ -6,7 +6,7 @@ broker and no other part of relight; `deploy/kubernetes/let-go.yaml` lets Kubern
 
 A job goes on as it was: old template, old epoch, newest checkpoint. Nothing is forced, so no second writer can come of it: the Job controller
 starts no rank whose old pod has not ended. A suspension somebody else wrote since is theirs. A job that was deleted to be made anew is made
-from its stored manifest, an hour after that was stored: longer than any deadline within which relight might still do it.
+from its stored manifest, an hour after that was stored: longer than any deadline of the default rulebook within which relight might do it.
 """
 
 from __future__ import annotations
@@ -74,9 +74,8 @@ def let_go(world: World, *, now: bool) -> Iterator[LetGo]:
     """Give back what is overdue, and say of the rest how long it waits; `now`: all of it, for who takes relight away for good."""
     for job in world.api.list(paths.jobs()):
         until = until_of(job)
-        if until is not None and not is_leaving(
-            job
-        ):  # what is being deleted runs no more, and its manifest is still needed
+        # What is being deleted runs no more, and its manifest is still needed.
+        if until is not None and not is_leaving(job):
             yield _resume(job, until, world, now=now)
     for item in world.api.list(paths.config_maps(), labels=f"{manifest_store.LABEL}=true"):
         yield _make(item, world, now=now)
