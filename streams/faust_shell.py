@@ -18,6 +18,7 @@ from datetime import timedelta
 from typing import Any, Final, cast
 
 import faust
+from aiokafka.errors import IllegalStateError
 from faust import Stream
 from faust.types import TP, StreamT
 
@@ -163,9 +164,13 @@ class _FaustReader:
 
     async def seek(self, place: Place, offset: int) -> None:
         """See `streams.overseer.Reader`."""
-        topic_partition = TP(*place)
-        if topic_partition in self._app.consumer.assignment():
-            await self._app.consumer.seek(topic_partition, offset)
+        if TP(*place) not in self._app.consumer.assignment():
+            return
+        try:
+            # Faust's plain `seek` takes the fetched records away under the thread that is handing them out, which then ends the worker
+            await self._app.consumer.seek_wait({TP(*place): offset})
+        except IllegalStateError:
+            _log.info("partition moved on before it was sought", place=str(place), to=offset)
 
     def pause(self, place: Place) -> None:
         """See `streams.overseer.Reader`."""

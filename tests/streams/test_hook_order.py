@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import threading
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from typing import Any
 
 import pytest
+from aiokafka.errors import IllegalStateError
 from confluent_kafka import TopicPartition
 from confluent_kafka.cimpl import NewTopic
+from faust.types import TP
 
 from runtime.errors import PinError
 from runtime.health import Health
@@ -220,6 +223,43 @@ def test_nothing_is_read_before_a_partition_is_taken_up_and_then_from_where_the_
     assert any("closed" in rebalance for rebalance in rebalances(first.diary)), "the first lost nothing"
     assert first.had() == sorted([*range(POSITION, MESSAGES)] * 2)
     assert second.had() == [*range(POSITION, MESSAGES)]
+
+
+@pytest.mark.slow
+def test_a_seek_is_made_in_the_thread_that_reads_and_one_of_a_partition_that_moved_on_is_none(
+    kafka: KafkaBroker, topic_name: str
+) -> None:
+    """Made in ours, it once took a batch away under the reader's hands (KeyError in aiokafka's fetcher), and the worker died."""
+    settings = settings_for(kafka, topic_name)
+    fill(settings, topic_name, 1)
+    seeks: list[tuple[int, int]] = []
+
+    async def main() -> None:
+        member = Member(settings, topic_name)
+        await member.shell.app.start()
+        await until(lambda: len(member.had()) == MESSAGES - POSITION, "all is read", member.diary)
+        holding = member.shell.holdings.get(Place(topic_name, 0))
+        assert holding is not None
+        client: Any = member.shell.app.consumer._thread._ensure_consumer()  # type: ignore[attr-defined]
+        seek = client.seek
+
+        def noted(topic_partition: TP, offset: int) -> None:
+            seeks.append((threading.get_ident(), offset))
+            if len(seeks) > 1:
+                raise IllegalStateError
+            seek(topic_partition, offset)
+
+        client.seek = noted
+        await member.shell.overseer.read_on(holding)
+        await member.shell.overseer.read_on(holding)
+        member.diary.closed = True
+        await member.shell.stop()
+        await member.shell.app.stop()
+
+    asyncio.run(main())
+
+    assert [offset for _, offset in seeks] == [MESSAGES, MESSAGES]
+    assert threading.get_ident() not in {thread for thread, _ in seeks}
 
 
 @pytest.mark.parametrize("library", pins.PROVEN)
