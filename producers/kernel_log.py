@@ -23,6 +23,7 @@ from producers.kernel_faults import KernelFaults
 from producers.kernel_lines import KmsgRecord, read_record
 from producers.observation import Batch, Observation, Pace, SignalClass, State
 from schemas.signals import SignalGap
+from schemas.wording import agreeing, counted
 
 NAME: Final = "kernel-log"
 RECORD_BYTES: Final = 16 * 1024
@@ -97,10 +98,12 @@ class KernelLogReader:
         if self._last is None or record.sequence == self._last + 1:
             return []
         first, last = self._last + 1, record.sequence - 1
+        number = last - first + 1
         gap = SignalGap(
             node=self._identity.node,
             lost_class="fault",
-            reason=f"kernel log: {last - first + 1} records ({first} to {last}) were overwritten unread; any of them may have been a fault",
+            reason=f"kernel log: {counted(number, 'record')} ({first} to {last}) {agreeing(number, 'was', 'were')} overwritten unread; "
+            "any of them may have been a fault",
         )
         self.counts["kernel_log_gaps"] += 1
         return [Observation(gap, self._identity.derive("kernel-gap", self._boot_id, first, last), now)]

@@ -18,6 +18,7 @@ from rules.model import LadderClass, Step
 from schemas.commands import StepName
 from schemas.mailbox import HoldCause
 from schemas.records import IncidentState
+from schemas.wording import agreeing, counted
 
 BARRIERS: Final = frozenset({StepName.STOP_PROCESSES, StepName.START_PROCESSES})
 
@@ -91,12 +92,17 @@ def barrier_missed(turn: Turn, incident: IncidentCell, step: Step) -> None:
         wish = Wish(
             then=("pod_reschedule", "isolated_job_reschedule"),
             rule=f"{incident.strategy}/{step.step.value}",
-            reason=f"{len(silent)} pods stayed silent and their nodes are not Ready",
+            reason=f"{counted(len(silent), 'pod')} stayed silent and {agreeing(len(silent), 'its node is', 'their nodes are')} not Ready",
             holds=tuple(HoldTarget(node=node, cause=bad[uid]) for uid, node in nodes.items()),
             user=False,
         )
         descend(turn, incident, wish, row="4")
         return
     missing = sum(pod.unfenced for pod in silent)
-    said = f", {missing} of them vanished and their processes may still run" if missing else ""
-    hold_on(turn, incident, turn.rulebook.settings.barrier.hold, f"{len(silent)} pods are silent{said}")
+    said = f", {missing} of them vanished with processes that may still run" if missing else ""
+    hold_on(
+        turn,
+        incident,
+        turn.rulebook.settings.barrier.hold,
+        f"{counted(len(silent), 'pod')} {agreeing(len(silent), 'is', 'are')} silent{said}",
+    )

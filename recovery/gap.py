@@ -33,6 +33,7 @@ from recovery.verdicts import incident_of
 from schemas.commands import StepName
 from schemas.mailbox import PartitionGap
 from schemas.records import IncidentState
+from schemas.wording import agreeing, counted
 
 DOUBTED: Final = timedelta(hours=24)
 """How long counts may be too low: the longest window of the default rulebook (recovery 3)."""
@@ -47,12 +48,13 @@ def run_lost_messages(turn: Turn, gap: PartitionGap) -> None:
     incident = incident_of(turn)
     if incident is None:
         return
+    lost = gap.first_kept - gap.first_lost
     decide(
         turn,
         verdict="revalidate",
         rule="partition-gap",
         row="",
-        reason=f"{gap.first_kept - gap.first_lost} messages of the partition are lost; what the incident waits for is asked again",
+        reason=f"{counted(lost, 'message')} of the partition {agreeing(lost, 'is', 'are')} lost; what the incident waits for is asked again",
         domain=incident.domain,
         incident=incident,
     )

@@ -28,6 +28,7 @@ from schemas.commands import Command, Outcome, OutcomeResult, StepName
 from schemas.ids import derive_id, run_subject
 from schemas.mailbox import HoldAnswer, HoldCause, HoldRequest
 from schemas.records import FaultDomain
+from schemas.wording import counted
 
 COMMAND_LIFE: Final = timedelta(seconds=60)
 LOOK_EVERY: Final = timedelta(seconds=5)
@@ -252,7 +253,9 @@ def _try_later(turn: Turn, cell: IsolationCell, cause: str) -> None:
         for name, hold in holds_of(turn).items():
             if hold.state != "held":
                 turn.put(name, replace(hold, state="given_up"))
-    reason = f"{cell.wish} did not succeed in {cell.tries} tries ({cause}); a human has to look"
+    reason = (
+        f"{cell.wish} did not succeed in {counted(cell.tries, 'try', 'tries')} ({cause}); a human has to look"
+    )
     decide(
         turn,
         verdict="give_up",
@@ -300,7 +303,7 @@ def release_all(turn: Turn, *, by: str, reason: str, command: bool) -> None:
         verdict="release",
         rule="human",
         row="",
-        reason=f"released by {by}: {reason}; {len(holds)} holds ended",
+        reason=f"released by {by}: {reason}; {counted(len(holds), 'hold')} ended",
         domain=FaultDomain.NODE,
         flags=("human",),
     )

@@ -46,6 +46,7 @@ from schemas.ids import run_subject
 from schemas.mailbox import HoldCause, HoldRequest, NodeNews, PartitionGap, ReleaseNodeOrder, Tick
 from schemas.records import FaultDomain
 from schemas.signals import ChipFault, NodeCondition, NodeRef, Placement, SignalGap
+from schemas.wording import counted
 
 HISTORY: Final = timedelta(hours=24)
 """How long it is known who lived on the node (design 5)."""
@@ -326,12 +327,13 @@ def _node_gone(turn: Turn, data: NodeGone) -> None:
 
 def _gap(turn: Turn, data: SignalGap) -> None:
     """Signals were lost on the way: people are told, nothing is concluded."""
+    lost = "an unknown number of signals" if data.lost is None else counted(data.lost, "signal")
     decide(
         turn,
         verdict="record",
         rule="gap",
         row="12",
-        reason=f"{data.lost if data.lost is not None else 'an unknown number of'} signals lost ({data.lost_class}): {data.reason}",
+        reason=f"{lost} lost ({data.lost_class}): {data.reason}",
         domain=FaultDomain.NODE,
         flags=("gap",),
     )

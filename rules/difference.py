@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from rules.compiled import content_of
 from rules.model import RulebookDocument
+from schemas.wording import counted
 
 _SHOWN: Final = 60
 
@@ -79,7 +80,7 @@ def _of_codes(before: Iterable[Mapping[str, Any]], after: Iterable[Mapping[str, 
     old = {(row["namespace"], row["code"]): row for row in before}
     new = {(row["namespace"], row["code"]): row for row in after}
     if not old:
-        yield from [f"+ {len(new)} codes"] if new else []
+        yield from [f"+ {counted(len(new), 'code')}"] if new else []
         return
     for key in sorted(old.keys() | new.keys()):
         name = f"{key[0]} {key[1]}"

@@ -27,6 +27,7 @@ from confluent_kafka import (
 
 from runtime.errors import BrokerAway, BrokerError, Fenced, OutcomeUnknown
 from runtime.kafka import KafkaClients, explain
+from schemas.wording import counted
 from streams.ports import Place, StateRecord
 from streams.settings import Fence, RecoverySettings
 from streams.state_records import OWNER_KEY, Owner
@@ -127,9 +128,8 @@ class KafkaStateLog:
         if delivered.failed is not None:
             raise self._abort(producer, explain(delivered.failed, doing))
         if len(delivered.offsets) < len(records):
-            raise BrokerAway(
-                f"{doing}: {len(records) - len(delivered.offsets)} records were not confirmed in time"
-            )
+            missing = len(records) - len(delivered.offsets)
+            raise BrokerAway(f"{doing}: not confirmed in time: {counted(missing, 'record')}")
         return delivered.offsets
 
     def _produce(self, producer: Producer, records: Sequence[StateRecord]) -> _Delivered:
@@ -190,7 +190,7 @@ class KafkaStateLog:
                 if key is not None:
                     found.append((key, message.value()))
         raise BrokerAway(
-            f"reading {self._place}: nothing came for {silent:.0f} s, {len(found)} records were read"
+            f"reading {self._place}: nothing came for {silent:.0f} s, {counted(len(found), 'record')} read"
         )
 
     def _close(self) -> None:

@@ -18,6 +18,7 @@ from runtime.errors import BrokerError
 from runtime.health import Past
 from schemas.envelope import encode
 from schemas.ids import mailbox_key, partition_subject
+from schemas.wording import counted
 from streams import stage_events
 from streams.blocked_worker import BlockedWorker
 from streams.dead_letters import DeadLetters
@@ -92,7 +93,7 @@ class RecoveryStage:
         if not why:
             return None
         place, first = next(iter(sorted(why.items())))
-        return f"{len(why)} partitions stopped; {place}: {first}"
+        return f"{counted(len(why), 'partition')} stopped; {place}: {first}"
 
     def gaps(self) -> str | None:
         """Messages that were deleted unread not long ago, for the health; None when none were."""

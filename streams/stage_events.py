@@ -13,6 +13,7 @@ from schemas.envelope import Event, TimeQuality, make_event
 from schemas.ids import RUN, derive_id, partition_subject, subject_kind
 from schemas.mailbox import PartitionGap, Tick
 from schemas.records import Decision, FaultDomain
+from schemas.wording import agreeing, counted
 from streams.due_times import Due
 from streams.state_records import SubjectKey
 
@@ -58,7 +59,7 @@ def gap_decision(partition: int, event: Event, found: PartitionGap, *, rulebook:
         partition,
         event,
         verdict="partition_gap",
-        reason=f"{lost} messages of inbox partition {partition} were deleted before they were read "
+        reason=f"{counted(lost, 'message')} of inbox partition {partition} {agreeing(lost, 'was', 'were')} deleted unread "
         f"(offsets {found.first_lost} to {found.first_kept - 1}); its subjects may have missed something",
         rulebook=rulebook,
         now=now,
@@ -69,6 +70,7 @@ def gap_decision(partition: int, event: Event, found: PartitionGap, *, rulebook:
 def gap_notice(partition: int, event: Event, found: PartitionGap, *, rulebook: str, now: datetime) -> Event:
     """For people, once a partition: something was lost, and a resync of the facts would help."""
     command = derive_id("gap-notice", event.id)
+    lost = found.first_kept - found.first_lost
     return make_event(
         Command(
             command=command,
@@ -79,8 +81,8 @@ def gap_notice(partition: int, event: Event, found: PartitionGap, *, rulebook: s
             subject=event.subject,
             deadline=now + GAP_NOTICE_LIFE,
             not_after=now + GAP_NOTICE_LIFE,
-            reason=f"{found.first_kept - found.first_lost} messages of inbox partition {partition} were deleted before they were "
-            "read; its subjects ask again what they wait for, counts of the last day may be too low",
+            reason=f"{counted(lost, 'message')} of inbox partition {partition} {agreeing(lost, 'was', 'were')} deleted unread; "
+            "its subjects ask again what they wait for, counts of the last day may be too low",
             rulebook=rulebook,
             trigger=event.id,
             arguments={"about": "partition_gap"},

@@ -43,6 +43,7 @@ from runtime.kubernetes import Object
 from schemas.cluster import EPOCH, POD_RETRIES_USED, RETRIES_USED, RUN, SUSPENDED_UNTIL
 from schemas.commands import Command
 from schemas.records import Counters
+from schemas.wording import agreeing, counted
 
 WAITING = "Pending"
 
@@ -172,7 +173,9 @@ def _progress(run: RunObject, given: ResumeArguments, world: World, effects: tup
     running = sum((pod.get("status") or {}).get("phase", WAITING) != WAITING for pod in issue)
     if running >= wanted:
         return done(epoch=given.epoch, effects=effects)
-    detail = f"{running} of {wanted} pods run, {len(issue)} are there"
+    detail = (
+        f"{running} of {counted(wanted, 'pod')} run, {len(issue)} {agreeing(len(issue), 'is', 'are')} there"
+    )
     return pending("requeue", again=world.again, detail=detail, effects=effects)
 
 

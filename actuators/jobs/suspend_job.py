@@ -34,6 +34,7 @@ from actuators.world import Words, World
 from runtime.kubernetes import Object
 from schemas.cluster import ATTEMPT, SUSPENDED_UNTIL
 from schemas.commands import Command
+from schemas.wording import agreeing, counted
 
 WON: Final = ("Complete", "SuccessCriteriaMet")
 LOST: Final = ("Failed", "FailureTarget")
@@ -87,8 +88,10 @@ def what_is_left(run: RunObject, fenced: Fenced) -> str:
     why = "".join(f"; {wait}" for wait in fenced.waits[:NODES_NAMED])
     for count in ("active", "terminating"):
         if status.get(count):
-            return f"{status[count]} pods are {count}{why}"
-    return f"{len(fenced.left)} pods have not ended{why}" if fenced.left else ""
+            number = int(status[count])
+            return f"{counted(number, 'pod')} {agreeing(number, 'is', 'are')} {count}{why}"
+    left = len(fenced.left)
+    return f"{counted(left, 'pod')} {agreeing(left, 'has', 'have')} not ended{why}" if left else ""
 
 
 def _suspend(command: Command, world: World, job: Object) -> Object | None:

@@ -18,6 +18,7 @@ from typing import Final, Literal
 from runtime.kubernetes import Object
 from schemas.cluster import REPAIR, REPAIRED, RepairAnswer, RepairOrder, unit_key
 from schemas.errors import DecodeError
+from schemas.wording import counted
 
 RESET: Final = "reset"
 """`heal` of a code table; anything else heals by waiting."""
@@ -172,11 +173,11 @@ def no_tokens(
     """Whether the chips of the unit, or the node, had as many resets lately as they may."""
     recent = [chips for at, chips in resets if now - window < at]
     if len(recent) >= per_node:
-        return Ending("no_tokens", f"{len(recent)} resets on this node within {window}")
+        return Ending("no_tokens", f"{counted(len(recent), 'reset')} on this node within {window}")
     for chip in unit.chips:
         count = sum(chip in chips for chips in recent)
         if count >= per_chip:
-            return Ending("no_tokens", f"{count} resets of chip {chip} within {window}")
+            return Ending("no_tokens", f"{counted(count, 'reset')} of chip {chip} within {window}")
     return None
 
 

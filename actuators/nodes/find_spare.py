@@ -19,6 +19,7 @@ from runtime import paths
 from runtime.kubernetes import Object
 from schemas.cluster import JOB_UID_LABEL
 from schemas.commands import Command
+from schemas.wording import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +41,8 @@ def act(command: Command, world: World) -> Reply:
     run = find_run(command, given, world)
     off = frozenset(node.get("name", "") for node in given.keep_off)
     room = count(run, world.api.list(paths.nodes()), world.api.list(paths.pods()), off)
-    left_out = f"{len(off)} node{'' if len(off) == 1 else 's'} left out"
-    said = f"room for {room.fit} of {room.wanted} pods, {left_out}, at {world.now().isoformat()}"
+    left_out = f"{counted(len(off), 'node')} left out"
+    said = f"room for {room.fit} of {counted(room.wanted, 'pod')}, {left_out}, at {world.now().isoformat()}"
     return done(spare=room.is_enough, effects=(said,))
 
 

@@ -38,6 +38,7 @@ from runtime.kubernetes import Object
 from schemas.cluster import RepairAnswer, RepairOrder
 from schemas.commands import Command
 from schemas.ids import subject_name
+from schemas.wording import counted
 
 LAST_LOOK: Final = timedelta(seconds=10)
 """So shortly before the deadline what is known is told: at the deadline the core takes all nodes for failed."""
@@ -97,12 +98,12 @@ def act(command: Command, world: World) -> Reply:
     need_processes_stopped(command, run, repairs, given.until, world)
     if command.action == "begin":
         units = ", ".join(sorted({chip.unit for chip in given.chips})[:4])
-        text = f"Repairing {units} on {len(repairs)} nodes; processes are stopped: {command.reason}"
+        text = (
+            f"Repairing {units} on {counted(len(repairs), 'node')}; processes are stopped: {command.reason}"
+        )
         world.voice.say(Words(run.job, "HealingChips", text, key=command.command))
     written = [_write(repair, world) for repair in repairs]
-    effects = (
-        f"repair orders: {sum(written)} written on {len(repairs)} node{'' if len(repairs) == 1 else 's'}",
-    )
+    effects = (f"repair orders: {sum(written)} written on {counted(len(repairs), 'node')}",)
     return _answer(command, repairs, world, effects)
 
 

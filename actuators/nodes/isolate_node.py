@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from actuators.nodes.guards import Candidate, take_place
+from actuators.nodes.fleet import Candidate
+from actuators.nodes.guards import take_place
 from actuators.nodes.isolation_marks import (
     Hold,
     IsolationOrder,
@@ -29,6 +30,7 @@ from runtime import paths
 from runtime.kubernetes import Object
 from schemas.commands import Command
 from schemas.ids import node_subject
+from schemas.wording import counted
 
 HEALS_BY_ITSELF: Final = frozenset({"node/not-ready", "node/unreachable"})
 """Causes that a Ready node refutes: what nobody watched may have cleared since it was seen."""
@@ -98,9 +100,7 @@ def act(command: Command, world: World) -> Reply:
         text = f"Isolated for {causes}: {command.reason}"
         world.voice.say(Words(_named(node), "Isolated", text, key=command.command, warning=True))
     return done(
-        effects=(f"{len(holds)} hold{'' if len(holds) == 1 else 's'} on {given.node_name}",)
-        if written and changed
-        else ()
+        effects=(f"{counted(len(holds), 'hold')} on {given.node_name}",) if written and changed else ()
     )
 
 

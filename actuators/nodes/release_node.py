@@ -12,6 +12,7 @@ from actuators.world import Words, World
 from runtime import paths
 from runtime.kubernetes import Object
 from schemas.commands import Command
+from schemas.wording import agreeing, counted
 
 
 def act(command: Command, world: World) -> Reply:
@@ -19,7 +20,10 @@ def act(command: Command, world: World) -> Reply:
     given = arguments_of(NodeArguments, command)
     node = find(command, given, world)
     if given.holds:
-        raise Refused("holds_left", f"{len(given.holds)} holds are left on the node")
+        raise Refused(
+            "holds_left",
+            f"{counted(len(given.holds), 'hold')} {agreeing(len(given.holds), 'is', 'are')} left on the node",
+        )
     order, changed = order_of(command), False
 
     def judge(seen: Object) -> Object | None:

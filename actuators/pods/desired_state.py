@@ -20,6 +20,7 @@ from runtime.errors import ApiAway, ApiConflict, ApiNotFound
 from runtime.kubernetes import Object
 from schemas.cluster import DESIRED, LARGEST_DESIRED, Desired
 from schemas.errors import DecodeError
+from schemas.wording import counted
 
 Order = Callable[[Object], Desired]
 """What a pod is to be told; the order may depend on what stands there."""
@@ -63,7 +64,7 @@ class Tally:
 
     def in_words(self, what: str) -> str:
         """One line for the audit trail."""
-        return f"{what}: {self.written} pods told, {self.standing} had been, {self.missed} not yet"
+        return f"{what}: {counted(self.written, 'pod')} told, {self.standing} had been, {self.missed} not yet"
 
 
 def order_of(pod: Object) -> Desired | None:

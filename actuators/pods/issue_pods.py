@@ -15,6 +15,7 @@ from actuators.jobs.run_objects import (
 from actuators.reply import Refused, Unsupported
 from actuators.world import World
 from runtime.kubernetes import Object
+from schemas.wording import agreeing, counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +46,11 @@ def need_all_supervised(run: RunObject, pods: IssuePods) -> None:
     """An order that reaches only a part of the ranks must not be counted as one that reached all."""
     if pods.unsupervised:
         names = ", ".join(str(pod["metadata"]["name"]) for pod in pods.unsupervised[:3])
-        raise Unsupported("not_injected", f"{len(pods.unsupervised)} pods carry no supervisor ({names})")
+        bare = len(pods.unsupervised)
+        carry = agreeing(bare, "carries", "carry")
+        raise Unsupported("not_injected", f"{counted(bare, 'pod')} {carry} no supervisor ({names})")
     if not pods.tellable and not pods.leaving:
         spec = run.job.get("spec") or {}
         if pods.succeeded >= int(spec.get("completions") or spec.get("parallelism") or 1):
-            raise Refused("succeeded", f"all {pods.succeeded} ranks of {run.title} have ended well")
+            raise Refused("succeeded", f"every rank of {run.title} has ended well, {pods.succeeded} in all")
         raise Refused("no_pods", f"{run.title} has no pod at epoch {run.epoch}")

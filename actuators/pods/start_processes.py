@@ -18,6 +18,7 @@ from actuators.world import Words, World
 from runtime.kubernetes import Object
 from schemas.cluster import Desired, ProcessOrder
 from schemas.commands import Command
+from schemas.wording import agreeing, counted
 
 
 class StartArguments(RunArguments):
@@ -45,12 +46,12 @@ def act(command: Command, world: World) -> Reply:
         return order
 
     if command.action == "begin":
-        text = f"Starting the processes of {len(pods.tellable)} pods again: {command.reason}"
+        text = f"Starting the processes of {counted(len(pods.tellable), 'pod')} again: {command.reason}"
         world.voice.say(Words(run.job, "StartingProcesses", text, key=command.command))
     reply = reply_of(tell(pods.tellable, start, world), "run", world)
     missing = _ranks(run) - len(pods.tellable)
     if missing > 0:
-        detail = f"{missing} ranks have no pod"
+        detail = f"{counted(missing, 'rank')} {agreeing(missing, 'has', 'have')} no pod"
         return pending("pods_missing", again=world.again, detail=detail, effects=reply.effects)
     return reply
 

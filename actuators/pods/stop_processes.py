@@ -20,6 +20,7 @@ from actuators.world import Words, World
 from runtime.kubernetes import Object
 from schemas.cluster import Desired, ProcessOrder
 from schemas.commands import Command
+from schemas.wording import counted
 
 
 class StopArguments(RunArguments):
@@ -55,7 +56,7 @@ def act(command: Command, world: World) -> Reply:
         return order
 
     if command.action == "begin":
-        text = f"Stopping the processes of {len(pods.tellable)} pods, containers stay: {command.reason}"
+        text = f"Stopping the processes of {counted(len(pods.tellable), 'pod')}, containers stay: {command.reason}"
         world.voice.say(Words(run.job, "StoppingProcesses", text, key=command.command))
     tally = tell(pods.tellable, stop, world)
     reply = reply_of(tally, "stop", world)

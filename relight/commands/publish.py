@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 
+from schemas.wording import agreeing, counted
+
 if TYPE_CHECKING:
     from runtime.settings import Settings
     from schemas.envelope import Event
@@ -226,7 +228,10 @@ def _read(lines: Iterable[str], name: str, cluster: str, source: str, *, facts: 
         else:
             events.append(read)
     if refused:
-        click.echo(f"{refused} of {refused + len(events)} events are not valid; nothing was sent", err=True)
+        click.echo(
+            f"{refused} of {counted(refused + len(events), 'event')} {agreeing(refused, 'is', 'are')} not valid; nothing was sent",
+            err=True,
+        )
         raise SystemExit(INVALID)
     return events
 

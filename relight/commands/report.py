@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from relight.progress import told_on_the_terminal
+from schemas.wording import counted
 
 
 @click.command()
@@ -51,4 +52,4 @@ def command(output: Path, *, days: float, limit: int) -> None:
             store, since=now - timedelta(days=days), until=now, made_at=now, limit=limit, told=told
         )
     output.write_text(make_page(content), encoding="utf-8")
-    click.echo(f"{output}: {content.total} incidents")
+    click.echo(f"{output}: {counted(content.total, 'incident')}")

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 
+from schemas.wording import agreeing, counted
+
 if TYPE_CHECKING:
     from relight.rulebook_release import Releases
     from rules.check import Report
@@ -122,7 +124,10 @@ def release(
             newest = releases.publish(document, by=by, now=now)
             click.echo(f"published {newest.rulebook}")
         switched = releases.switch(newest, by=by, now=now)
-    click.echo(f"{len(switched.confirmed)} partitions were told to decide by {newest.rulebook}")
+    told = len(switched.confirmed)
+    click.echo(
+        f"{counted(told, 'partition')} {agreeing(told, 'was', 'were')} told to decide by {newest.rulebook}"
+    )
     for number, why in sorted(switched.missing.items()):
         click.echo(f"partition {number}: {why}", err=True)
     if switched.missing:
@@ -151,13 +156,9 @@ def _tell(report: Report, form: str) -> None:
         return
     if report.findings:
         click.echo(as_text(report.findings))
-    rules = f"; {len(report.document.rules)} rules" if report.document else ""
-    counted = f"{_counted(len(report.errors), 'error')}, {_counted(len(report.warnings), 'warning')}"
-    click.echo(f"{counted}{rules}", err=True)
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    rules = f"; {counted(len(report.document.rules), 'rule')}" if report.document else ""
+    found = f"{counted(len(report.errors), 'error')}, {counted(len(report.warnings), 'warning')}"
+    click.echo(f"{found}{rules}", err=True)
 
 
 def _exit_code(report: Report, *, strict: bool) -> int:

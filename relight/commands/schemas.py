@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from schemas.wording import counted
+
 _FOLDER = click.option(
     "--folder",
     type=click.Path(file_okay=False, path_type=Path),
@@ -32,7 +34,7 @@ def export(folder: Path | None, *, even_if_broken: bool) -> None:
     broken = any(change.broken for change in found)
     if broken and not even_if_broken:
         raise click.ClickException("nothing was written: what is broken needs a new version of its type")
-    click.echo(f"{len(found)} schemas written", err=True)
+    click.echo(f"{counted(len(found), 'schema')} written", err=True)
 
 
 @command.command()

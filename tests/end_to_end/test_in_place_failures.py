@@ -64,7 +64,7 @@ def test_a_pod_that_stays_silent_holds_the_recovery_up_and_isolates_nobody(
     recovered(stage, run)
     finished(stage, job)
 
-    assert "1 pods are silent" in held.reason
+    assert "1 pod is silent" in held.reason
     assert StepName.ISOLATE_NODE not in {command.step for command in stage.records.commands(run)}
     assert containers(stage.pods(job)) == before
     assert starts(job) == {("1", "1"): all_ranks(job), ("1", "2"): all_ranks(job)}
