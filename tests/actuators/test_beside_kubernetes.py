@@ -77,7 +77,7 @@ def test_a_pod_that_a_finalizer_keeps_is_waited_for_named_and_never_forced(
 
     outcome = until_it_ends(scene, suspend(job), patience=3)
     assert (outcome.result, outcome.cause) == (OutcomeResult.PENDING, "terminating")
-    assert "1 pods" in (outcome.detail or "")
+    assert "1 pod " in (outcome.detail or "")
     assert api.get(path)["metadata"]["uid"] == kept["uid"]
 
     left = [each for each in api.get(path)["metadata"]["finalizers"] if each != KEPT]

@@ -150,7 +150,7 @@ def test_an_event_is_there_once_for_whoever_describes_the_job(
     events = api.list(paths.events(namespace), fields=f"involvedObject.uid={job['metadata']['uid']}").items
     ours = [event for event in events if event["reason"] == "StoppingProcesses"]
     assert [event["message"] for event in ours] == [
-        "Stopping the processes of 1 pods, containers stay: a test"
+        "Stopping the processes of 1 pod, containers stay: a test"
     ]
     assert scene.announcer.lost == 0
 
