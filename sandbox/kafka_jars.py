@@ -9,19 +9,17 @@ Maven is the way because that is where Kafka publishes its jars one by one, with
 """
 
 import shutil
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
+from sandbox import maven
 from sandbox.errors import PartMissing
 from sandbox.part_cache import cache_folder, provide
 
 KAFKA_VERSION = "4.1.0"
 SCALA_VERSION = "2.13"
 SLF4J_VERSION = "1.7.36"  # the slf4j-api that this Kafka asks for; the plain binding writes its log to a file
-DEPENDENCY_PLUGIN_VERSION = "3.8.1"
-FETCH_SECONDS = 600
 
 POM = f"""\
 <project xmlns="http://maven.apache.org/POM/4.0.0">
@@ -64,7 +62,7 @@ def fetch() -> Path:
     """Make sure that the jars are in the cache and return their folder.
 
     Raises:
-        PartMissing: Maven is not there, failed, or took longer than `FETCH_SECONDS`.
+        PartMissing: Maven is not there, failed, or took too long.
     """
     return provide(jars_folder(), _fetch_into)
 
@@ -73,24 +71,13 @@ def _fetch_into(folder: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="relight-maven-") as work:
         project = Path(work) / "pom.xml"
         project.write_text(POM, encoding="utf-8")
-        _run_maven(project, folder)
-
-
-def _run_maven(project: Path, folder: Path) -> None:
-    maven = shutil.which("mvn")
-    if maven is None:
-        raise PartMissing("no `mvn` on the PATH: Kafka's jars are fetched with Maven (3.6 or newer)")
-    command = [
-        maven, "--batch-mode", "--quiet", "--strict-checksums", "--file", str(project),
-        f"org.apache.maven.plugins:maven-dependency-plugin:{DEPENDENCY_PLUGIN_VERSION}:copy-dependencies",
-        "-DincludeScope=runtime", f"-DoutputDirectory={folder}",
-    ]  # fmt: skip
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_SECONDS, check=False)
-    except subprocess.TimeoutExpired as error:
-        raise PartMissing(f"Maven did not fetch Kafka {KAFKA_VERSION} within {FETCH_SECONDS} s") from error
-    if done.returncode != 0:
-        raise PartMissing(f"Maven failed to fetch Kafka {KAFKA_VERSION}:\n{done.stdout}{done.stderr}")
+        maven.ask(
+            f"Kafka {KAFKA_VERSION}",
+            "copy-dependencies",
+            "-DincludeScope=runtime",
+            f"-DoutputDirectory={folder}",
+            project=project,
+        )
 
 
 def main() -> int:

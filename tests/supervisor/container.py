@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -147,12 +148,25 @@ class Container:
     def close(self) -> None:
         for process in self._started:
             if process.poll() is None:
-                below = psutil.Process(process.pid).children(recursive=True)
+                lives = below(process)
+                groups = {group for one in lives if (group := _group_of(one)) is not None}
                 process.send_signal(signal.SIGKILL)
-                for one in below:
-                    if one.is_running():
+                for group in groups - {
+                    os.getpgrp()
+                }:  # at once: what a shell is just forking does not get away
+                    with contextlib.suppress(ProcessLookupError):
+                        os.killpg(group, signal.SIGKILL)
+                for one in lives:
+                    with contextlib.suppress(psutil.NoSuchProcess):
                         one.kill()
             process.communicate(timeout=PATIENCE)
+
+
+def _group_of(process: psutil.Process) -> int | None:
+    try:
+        return os.getpgid(process.pid)
+    except ProcessLookupError:
+        return None
 
 
 def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
