@@ -9,6 +9,7 @@ from typing import Final
 
 from runtime.errors import ProcessError
 from runtime.settings import Settings, read_settings
+from schemas.wording import counted
 
 CLOCK_LIMIT: Final = 1.0
 """Seconds a node's clock may be off before the doctor says so; windows and RTO run on node clocks."""
@@ -20,7 +21,7 @@ class Verdict(StrEnum):
     GOOD = "good"
     BAD = "bad"
     SKIPPED = "skipped"
-    """There is nothing to look at in this environment."""
+    """There is nothing to look at in this environment, or no way to know; the detail says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,12 @@ class Finding:
     detail: str
 
 
+ALL_THERE: Final = "all there, with the number of partitions that keys need"
+NOT_KNOWN: Final = "not known here, because"
+STAND_IN_BROKER: Final = "the broker is librdkafka's in-process one, which"
+STAND_IN_CLUSTER: Final = "relight-standin"
+"""How the sandbox's cluster says in its version that it is no Kubernetes."""
+
 Check = Callable[[], Iterator[Finding]]
 
 
@@ -42,10 +49,21 @@ def topics() -> Iterator[Finding]:
 
     settings = read_settings(Settings)
     administration = TopicAdministration(settings, KafkaClients(settings.kafka, "relight-doctor"))
+    if administration.is_stand_in():
+        yield from _compared("topics", administration.sizes(), ALL_THERE)
+        yield Finding(
+            "policies", Verdict.SKIPPED, f"{NOT_KNOWN} {STAND_IN_BROKER} keeps no settings of topics"
+        )
+        yield Finding(
+            "partitioner",
+            Verdict.SKIPPED,
+            f"{NOT_KNOWN} {STAND_IN_BROKER} cannot remove the topic to try it on",
+        )
+        return
     differences = administration.differences()
     sizes = [one for one in differences if one.setting in {"the topic", "number of partitions"}]
     policies = [one for one in differences if one not in sizes]
-    yield from _compared("topics", sizes, "all there, with the number of partitions that keys need")
+    yield from _compared("topics", sizes, ALL_THERE)
     yield from _compared(
         "policies", policies, "kept as long, and stamped by the clock, that the catalogue wants"
     )
@@ -100,14 +118,17 @@ def _clocks(asked: object) -> Iterator[Finding]:
         "WHERE kind = 'heartbeat' AND arrived > now64() - INTERVAL 1 HOUR AND isFinite(clock_offset) GROUP BY node"
     )
     if not rows:
-        yield Finding("clocks", Verdict.SKIPPED, "no node told its clock within an hour")
+        why = "no node told within an hour how far its clock is off the broker's; a broker without one has none to compare with"
+        yield Finding("clocks", Verdict.SKIPPED, f"{NOT_KNOWN} {why}")
         return
     wrong = [(node, off) for node, off in rows if abs(off) > CLOCK_LIMIT]
     for node, off in wrong:
         yield Finding("clocks", Verdict.BAD, f"{node} is {off:+.3f} s off the broker's clock")
     if not wrong:
         yield Finding(
-            "clocks", Verdict.GOOD, f"{len(rows)} nodes within {CLOCK_LIMIT:g} s of the broker's clock"
+            "clocks",
+            Verdict.GOOD,
+            f"{counted(len(rows), 'node')} within {CLOCK_LIMIT:g} s of the broker's clock",
         )
 
 
@@ -130,6 +151,10 @@ def rights() -> Iterator[Finding]:
     from runtime.kubernetes import Cluster
 
     cluster = Cluster(read_settings(ActuatorSettings).kubernetes, "doctor")
+    if STAND_IN_CLUSTER in str(cluster.get("/version").get("gitVersion")):
+        why = "the cluster is the sandbox's stand-in, which lets everybody do everything"
+        yield Finding("rights", Verdict.SKIPPED, f"{NOT_KNOWN} {why}")
+        return
     missing = [_named(right) for right in RIGHTS if not _allowed(cluster.create, right)]
     too_much = [_named(right) for right in FORBIDDEN if _allowed(cluster.create, right)]
     for right in missing:

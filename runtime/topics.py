@@ -78,7 +78,7 @@ class TopicAdministration:
 
     def create(self, *, extra: Mapping[str, Mapping[str, str]] | None = None) -> list[str]:
         """Make the topics that are missing and return their names; `extra` adds settings by catalogue name (tests)."""
-        if self._is_stand_in():
+        if self.is_stand_in():
             return self._ask_for_all()
         added = extra or {}
         wanted = [
@@ -104,7 +104,8 @@ class TopicAdministration:
         self._wait_until_known(made)
         return made
 
-    def _is_stand_in(self) -> bool:
+    def is_stand_in(self) -> bool:
+        """Whether the broker is librdkafka's in-process one, which keeps no settings of topics and makes none when told to."""
         try:
             cluster: str | None = self._admin.list_topics(timeout=self._patience).cluster_id
         except KafkaException as error:
@@ -116,15 +117,7 @@ class TopicAdministration:
         before = self._partitions()
         for topic in TOPICS:
             self._admin.list_topics(self._name(topic), timeout=self._patience)
-        after, wanted = self._partitions(), self._settings.topics.partitions
-        wrong = [
-            Difference(
-                self._name(topic), "number of partitions", str(after.get(self._name(topic))), str(wanted)
-            )
-            for topic in TOPICS
-            if after.get(self._name(topic)) != wanted
-        ]
-        if wrong:
+        if wrong := self.sizes():
             raise CatalogueError("\n".join(map(str, wrong)))
         return [self._name(topic) for topic in TOPICS if self._name(topic) not in before]
 
@@ -135,9 +128,24 @@ class TopicAdministration:
             missing -= self._partitions().keys()
             time.sleep(_LOOK_EVERY if missing else 0)
 
+    def sizes(self) -> list[Difference]:
+        """Which topics are missing, or have another number of partitions than keys need. A broker of any kind can say."""
+        try:
+            partitions = self._partitions()
+        except KafkaException as error:
+            raise explain(error, "describing the topics") from error
+        wanted = self._settings.topics.partitions
+        found = []
+        for name in map(self._name, TOPICS):
+            if name not in partitions:
+                found.append(_missing(name))
+            elif partitions[name] != wanted:
+                found.append(_of_other_size(name, partitions[name], wanted))
+        return found
+
     def differences(self) -> list[Difference]:
         """What is not as the catalogue wants it; empty when all is well. Raises BrokerAway when nobody answers."""
-        if self._is_stand_in():
+        if self.is_stand_in():
             raise BrokerRefused(
                 "describing the topics: the broker is librdkafka's in-process one, a stand-in that keeps no settings to compare; "
                 "RELIGHT_TOPICS__CHECK_AT_START=false lets processes start on it"
@@ -153,7 +161,7 @@ class TopicAdministration:
         for topic in TOPICS:
             name = self._name(topic)
             if name not in partitions:
-                found.append(Difference(name, "the topic", "missing", "there (`relight topics create`)"))
+                found.append(_missing(name))
                 continue
             found += self._compare(topic, partitions[name], configs[name])
         return found
@@ -211,7 +219,7 @@ class TopicAdministration:
         name = self._name(topic)
         wanted_partitions = self._settings.topics.partitions
         if partitions != wanted_partitions:
-            yield Difference(name, "number of partitions", str(partitions), str(wanted_partitions))
+            yield _of_other_size(name, partitions, wanted_partitions)
         for setting, wanted in wanted_config(topic, self._settings).items():
             found = config.get(setting, "unknown")
             if not _is_enough(topic, setting, found, wanted):
@@ -239,6 +247,14 @@ class TopicAdministration:
     @property
     def _patience(self) -> float:
         return self._settings.topics.patience.total_seconds()
+
+
+def _missing(name: str) -> Difference:
+    return Difference(name, "the topic", "missing", "there (`relight topics create`)")
+
+
+def _of_other_size(name: str, partitions: int, wanted: int) -> Difference:
+    return Difference(name, "number of partitions", str(partitions), str(wanted))
 
 
 def _is_enough(topic: Topic, setting: str, found: str, wanted: str) -> bool:

@@ -4,9 +4,10 @@
 process reach it at `bootstrap` on loopback and its topics are there; it never outlives the process that started it.
 
 What it is not, so that nobody tests on it what only the real one can show: it has no fence (a stale owner's commit goes through), hides no
-aborted records, compacts nothing, cannot create, describe or delete topics, keeps producers' times, and lives in memory: killed, it comes back
-empty and at another address. A topic appears with four partitions when it is first asked for, keeps 5 MiB or 100,000 messages of each, and a
-group begins 3 s after its first member. `environment` is what relight's processes have to be told about that.
+aborted records, compacts nothing, cannot create, describe or delete topics, keeps producers' times and confirms each message with a made-up
+one, and lives in memory: killed, it comes back empty and at another address. A topic appears with four partitions when it is first asked for,
+keeps 5 MiB or 100,000 messages of each, and a group begins 3 s after its first member. `environment` is what relight's processes have to be
+told about that.
 """
 
 from __future__ import annotations

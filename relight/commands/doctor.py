@@ -19,7 +19,7 @@ def command(only: tuple[str, ...], *, output: str) -> None:
     relight doctor
     relight doctor --only topics --only store -o json
 
-    Reads only (but for a probe topic that is removed again). Ends with 0 when all is well or was skipped, 1 when anything is bad.
+    Reads only (but for a probe topic that is removed again). Ends with 0 when all is well or, as it says, not known; 1: something is bad.
     """
     from relight.checkup import Verdict, look
 

@@ -52,6 +52,13 @@ def test_a_long_or_impossible_round_trip_says_nothing() -> None:
     assert offset.seconds(103) is None
 
 
+def test_a_broker_without_a_clock_says_nothing() -> None:
+    offset = clock()
+    offset.measured(sent=100, confirmed=100.1, appended=1234 / 1000)
+
+    assert offset.seconds(101) is None
+
+
 def test_an_old_measurement_is_none() -> None:
     offset = clock()
     offset.measured(sent=100, confirmed=100.1, appended=100)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,8 @@ from audit.store import Store
 from relight import checkup
 from relight.checkup import Finding, Verdict
 from relight.cli import main
+from sandbox.cluster_standin import ClusterStandIn
+from sandbox.embedded_broker import EmbeddedBroker
 from schemas.ids import node_subject
 from schemas.signals import Heartbeat, NodeRef
 from schemas.topics import SIGNALS
@@ -89,6 +92,42 @@ def test_a_clock_that_is_off_is_named(store_settings: StoreSettings, monkeypatch
     assert found["clocks"] == [("bad", "late is -7.500 s off the broker's clock")]
 
 
+@pytest.mark.slow
+def test_of_the_sandbox_s_parts_nothing_is_bad_and_what_cannot_be_known_there_says_why(
+    tmp_path: Path,
+    shared_stand_in: ClusterStandIn,
+    store_settings: StoreSettings,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with EmbeddedBroker(tmp_path / "broker") as broker:
+        for name, value in {
+            **broker.environment,
+            "RELIGHT_KAFKA__BOOTSTRAP": broker.bootstrap,
+            "RELIGHT_KUBERNETES__KUBECONFIG": str(shared_stand_in.kubeconfig),
+            "RELIGHT_STORE__PORT": str(store_settings.port),
+            "RELIGHT_STORE__DATABASE": store_settings.database,
+        }.items():
+            monkeypatch.setenv(name, value)
+        with Store(store_settings, store_settings.migrator) as store:
+            migrate(store, lambda: datetime.now(UTC))
+
+        code, found = run()
+        monkeypatch.setenv("RELIGHT_TOPICS__PARTITIONS", "8")
+        other_size = run("--only", "topics")[1]["topics"]
+
+    verdicts = {check: told[0][0] for check, told in found.items() if len(told) == 1}
+    skipped = ("policies", "partitioner", "clocks", "rights")
+    assert verdicts == {
+        **dict.fromkeys(("versions", "topics", "store"), "good"),
+        **dict.fromkeys(skipped, "skipped"),
+    }
+    assert code == 0
+    for check in skipped:
+        assert found[check][0][1].startswith("not known here, because")
+    assert {verdict for verdict, _ in other_size} == {"bad"}, "what it can tell it is asked"
+    assert other_size[0][1].endswith("number of partitions is 4; right would be 8")
+
+
 def reviewing(allowed: Callable[[str, str], bool]) -> Any:
     def create(path: str, body: dict[str, Any]) -> dict[str, Any]:
         assert path.endswith("selfsubjectaccessreviews")
@@ -115,6 +154,9 @@ def test_rights_that_are_missing_or_too_many_are_named(
     class Scripted:
         def __init__(self, *_: object) -> None:
             self.create = reviewing(allowed)
+
+        def get(self, _path: str) -> dict[str, Any]:
+            return {"gitVersion": "v1.36.3"}
 
     monkeypatch.setattr("runtime.kubernetes.Cluster", Scripted)
     found = list(checkup.rights())

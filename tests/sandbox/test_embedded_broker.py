@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from audit.settings import StoreSettings
 from audit.store import Store
+from producers.clock_offset import MADE_UP
 from relight.cli import main
 from sandbox import embedded_broker
 from sandbox.embedded_broker import EmbeddedBroker
@@ -85,6 +86,18 @@ def test_a_published_fault_is_routed_decided_and_in_the_store(
             program.kill()
     told = relight(broker, "topics", "tail", DECISIONS.name, "--from-start", "--for", "0.5")
     assert "fault-1" in told.stdout
+
+
+def test_its_stamps_are_no_times_and_no_clock_is_compared_with_them(broker: EmbeddedBroker) -> None:
+    stamps: list[tuple[int, int]] = []
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    producer.produce(
+        DECISIONS.name, value=b"x", on_delivery=lambda _, message: stamps.append(message.timestamp())
+    )
+    producer.flush(20)
+
+    ((kind, milliseconds),) = stamps
+    assert (kind, milliseconds / 1000) == (TIMESTAMP_LOG_APPEND_TIME, MADE_UP)
 
 
 def test_topics_of_the_catalogue_are_there_and_another_appears_when_asked_for(broker: EmbeddedBroker) -> None:
