@@ -63,6 +63,8 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--unreachable-toleration", type=int, default=300, help="seconds")
     parser.add_argument("--without-controllers", action="store_true")
+    parser.add_argument("--leave-nodes", action="store_true", help="whatever their heartbeats do")
+    parser.add_argument("--collect-every", type=float, default=20.0, help="seconds")
     for name in ("monitor_grace", "monitor_period", "startup_grace"):
         seconds = getattr(default, name).total_seconds()
         parser.add_argument(f"--{name.replace('_', '-')}", type=float, default=seconds, help="seconds")
@@ -95,17 +97,20 @@ def _controllers(options: argparse.Namespace, stop: threading.Event) -> threadin
     if importlib.util.find_spec(CONTROLLERS) is None:
         _LOG.warning("there are no controllers: jobs make no pods, pods are not bound")
         return None
-    lifecycle = NodeLifecycle(
+    judged = NodeLifecycle(
         monitor_grace=timedelta(seconds=options.monitor_grace),
         monitor_period=timedelta(seconds=options.monitor_period),
         startup_grace=timedelta(seconds=options.startup_grace),
     )
+    lifecycle = None if options.leave_nodes else judged
+    collect_every = timedelta(seconds=options.collect_every)
     kubeconfig = options.folder / "users" / "kube-controller-manager.kubeconfig"
     settings = KubernetesSettings(kubeconfig=kubeconfig, rate=1000, burst=1000)
 
     def run() -> None:
         controllers = importlib.import_module(CONTROLLERS)
-        controllers.run(Cluster(settings, "kube-controller-manager"), lifecycle, stop)
+        cluster = Cluster(settings, "kube-controller-manager")
+        controllers.run(cluster, lifecycle, stop, collect_every=collect_every)
 
     thread = threading.Thread(target=run, name="controllers", daemon=True)
     thread.start()

@@ -15,6 +15,7 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -37,10 +38,19 @@ class ClusterStandIn:
     test of rights belongs on the real control plane. A client inside a pod finds no way to it: that one speaks TLS, with a token of its account.
     """
 
-    def __init__(self, folder: Path, options: Options | None = None) -> None:
-        """Raises Unsupported for options that only the real control plane has."""
+    def __init__(
+        self, folder: Path, options: Options | None = None, *, collect_every: timedelta | None = None
+    ) -> None:
+        """Raises Unsupported for options that only the real control plane has.
+
+        Args:
+            folder: of its own; the first start empties it.
+            options: as the real one's.
+            collect_every: how often pods are looked for that nobody ends any more; as Kubernetes does, 20 s, when it is not given.
+        """
         self._folder = folder
         self._options = options or Options()
+        self._collect_every = collect_every
         _need_served(self._options)
         self._port = 0
         self._admin_token = secrets.token_hex(16)
@@ -155,7 +165,11 @@ class ClusterStandIn:
         ]
         if not options.controller_manager:
             told.append("--without-controllers")
-        if options.node_lifecycle is not None:
+        if self._collect_every is not None:
+            told.append(f"--collect-every={self._collect_every.total_seconds()}")
+        if options.node_lifecycle is None:
+            told.append("--leave-nodes")
+        else:
             for name in ("monitor_grace", "monitor_period", "startup_grace"):
                 seconds = getattr(options.node_lifecycle, name).total_seconds()
                 told.append(f"--{name.replace('_', '-')}={seconds}")
@@ -197,7 +211,5 @@ def _need_served(options: Options) -> None:
         odd.append("arguments of the real programs")
     if options.scheduler != options.controller_manager:
         odd.append("controllers without a scheduler, or a scheduler alone")
-    if options.node_lifecycle is None and options.controller_manager:
-        odd.append("controllers that do not judge nodes")
     if odd:
         raise Unsupported(f"the cluster stand-in has no {', no '.join(odd)}: take the real control plane")

@@ -15,6 +15,7 @@ controller is a decision, from objects to writes; `loop` carries writes out. Wha
 """
 
 import threading
+from datetime import timedelta
 
 from runtime.kubernetes import Cluster
 from sandbox.cluster_standin.controllers.finished_jobs import FinishedJobs
@@ -22,7 +23,7 @@ from sandbox.cluster_standin.controllers.jobs import Jobs
 from sandbox.cluster_standin.controllers.loop import Controller, Loop
 from sandbox.cluster_standin.controllers.namespaces import Namespaces, empty
 from sandbox.cluster_standin.controllers.node_health import NodeHealth
-from sandbox.cluster_standin.controllers.pod_collector import PodCollector
+from sandbox.cluster_standin.controllers.pod_collector import SWEEP, PodCollector
 from sandbox.cluster_standin.controllers.scheduler import Scheduler
 from sandbox.cluster_standin.controllers.taint_eviction import TaintEviction
 from sandbox.control_plane import NodeLifecycle
@@ -30,19 +31,26 @@ from sandbox.control_plane import NodeLifecycle
 __all__ = ["run"]
 
 
-def run(cluster: Cluster, lifecycle: NodeLifecycle, stop: threading.Event) -> None:
+def run(
+    cluster: Cluster,
+    lifecycle: NodeLifecycle | None,
+    stop: threading.Event,
+    *,
+    collect_every: timedelta = SWEEP,
+) -> None:
     """Do the controllers' work until `stop` is set; blocks. A server that is away is waited for.
 
     Args:
         cluster: as somebody who may do everything, with a rate that bursts of writes do not exhaust.
-        lifecycle: how nodes are judged.
+        lifecycle: how nodes are judged; None: they are left as they are.
         stop: ends it soon.
+        collect_every: how often pods are looked for that nobody ends any more.
     """
     controllers: list[Controller] = [
         Namespaces(),
-        NodeHealth(lifecycle),
+        *([] if lifecycle is None else [NodeHealth(lifecycle)]),
         TaintEviction(),
-        PodCollector(),
+        PodCollector(collect_every),
         Jobs(),
         FinishedJobs(),
         Scheduler(),

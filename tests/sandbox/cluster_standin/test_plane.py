@@ -26,7 +26,6 @@ ALONE = Options(controller_manager=False, scheduler=False)
         Options(arguments={"kube-apiserver": ["--v=5"]}),
         Options(scheduler=False),
         Options(controller_manager=False),
-        Options(node_lifecycle=None),
     ],
 )
 def test_options_that_only_the_real_one_has_are_refused_before_anything_starts(

@@ -212,7 +212,9 @@ def test_pods_of_a_node_that_is_gone_are_lost_after_the_quarantine() -> None:
     one = pod("p", node="gone", phase="Running")
     world, controller = World(pods=[one]), PodCollector()
 
-    assert world.turn(controller, 5) == at(45)
+    assert world.turn(controller, 5) == at(25)
+    world.turn(controller, 25)
+    assert world.all(Kind.PODS) == [one]
     world.turn(controller, 45)
 
     assert world.all(Kind.PODS) == []
@@ -226,8 +228,27 @@ def test_a_node_that_comes_back_in_time_keeps_its_pods() -> None:
     world.objects[Kind.NODES].append(node("n0"))
     world.turn(controller, 39)
     world.objects[Kind.NODES] = []
+    for second in (60, 80):
+        world.turn(controller, second)
+    assert len(world.all(Kind.PODS)) == 1
 
-    assert world.turn(controller, 41) == at(81)
+    world.turn(controller, 100)
+
+    assert world.all(Kind.PODS) == []
+
+
+def test_between_two_sweeps_nobody_is_collected() -> None:
+    world, controller = World(), PodCollector()
+    world.turn(controller, 0)
+    one = pod("p")
+    one["metadata"] |= {"deletionTimestamp": stamp(1), "deletionGracePeriodSeconds": 0}
+    world.objects[Kind.PODS].append(one)
+
+    assert world.turn(controller, 19) == at(20)
+    assert world.all(Kind.PODS) == [one]
+    world.turn(controller, 20)
+
+    assert world.all(Kind.PODS) == []
 
 
 def test_a_deleted_pod_that_never_had_a_node_fails() -> None:
