@@ -21,6 +21,7 @@ from tests.actuators.real_steps import (
     suspend,
     until_it_ends,
 )
+from tests.real.kubernetes import real_plane_only
 
 pytestmark = pytest.mark.slow
 
@@ -35,6 +36,7 @@ def conditions(api: Cluster, job: Object) -> dict[str, str]:
     }
 
 
+@real_plane_only("quotas are Kubernetes' own")
 def test_a_quota_holds_a_resume_up_and_it_goes_on_when_there_is_room(
     scene: RealScene, api: Cluster, namespace: str
 ) -> None:
@@ -53,6 +55,7 @@ def test_a_quota_holds_a_resume_up_and_it_goes_on_when_there_is_room(
     assert until_it_ends(scene, resume(job, action="look", look=9)).epoch == 2
 
 
+@real_plane_only("disruption budgets are Kubernetes' own")
 def test_a_disruption_budget_neither_holds_a_suspend_up_nor_is_asked(
     scene: RealScene, api: Cluster, namespace: str
 ) -> None:
@@ -85,6 +88,7 @@ def test_a_pod_that_a_finalizer_keeps_is_waited_for_named_and_never_forced(
     assert until_it_ends(scene, suspend(job)).result is OutcomeResult.DONE
 
 
+@real_plane_only("admission policies are Kubernetes' own")
 def test_a_policy_that_refuses_our_change_is_an_answer_with_its_words_and_nothing_is_half_done(
     scene: RealScene, api: Cluster, namespace: str
 ) -> None:

@@ -39,6 +39,7 @@ def is_suspended(api: Cluster, job: Object) -> bool:
     return bool(read(api, job)["spec"].get("suspend"))
 
 
+@pytest.mark.slow
 def test_a_job_nobody_resumes_is_let_go_when_its_suspension_has_run_out_and_not_before(
     scene: RealScene, api: Cluster, namespace: str
 ) -> None:
@@ -54,6 +55,7 @@ def test_a_job_nobody_resumes_is_let_go_when_its_suspension_has_run_out_and_not_
     assert found(scene, job, after=2 * LASTS) == []
 
 
+@pytest.mark.slow
 def test_a_resume_that_comes_after_it_was_let_go_changes_nothing(
     scene: RealScene, api: Cluster, namespace: str
 ) -> None:
@@ -67,6 +69,7 @@ def test_a_resume_that_comes_after_it_was_let_go_changes_nothing(
     assert read(api, job)["spec"]["template"]["metadata"]["annotations"][EPOCH] == "1"
 
 
+@pytest.mark.slow
 def test_while_relight_looks_at_it_its_end_moves_on(scene: RealScene, api: Cluster, namespace: str) -> None:
     job = make_job(api, namespace, 1)
     scene.settings = ActingSettings(suspended_at_most=timedelta(seconds=2))
@@ -82,6 +85,7 @@ def test_while_relight_looks_at_it_its_end_moves_on(scene: RealScene, api: Clust
     assert moved > first
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ours_before", [False, True])
 def test_what_somebody_else_suspended_stays_suspended(
     scene: RealScene, api: Cluster, namespace: str, *, ours_before: bool
@@ -97,6 +101,7 @@ def test_what_somebody_else_suspended_stays_suspended(
     assert is_suspended(api, job)
 
 
+@pytest.mark.slow
 def test_a_job_that_was_deleted_to_be_made_anew_is_made_when_nobody_does(
     scene: RealScene, api: Cluster, namespace: str
 ) -> None:
@@ -117,6 +122,7 @@ def test_a_job_that_was_deleted_to_be_made_anew_is_made_when_nobody_does(
     assert found(scene, job, after=2 * MANIFEST_KEPT) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("killed_after", [MARKED, CREATED])
 def test_a_job_its_user_deletes_later_is_not_made_again(
     scene: RealScene, api: Cluster, namespace: str, killed_after: int
@@ -136,6 +142,7 @@ def test_a_job_its_user_deletes_later_is_not_made_again(
     assert api.list(paths.jobs(namespace)).items == []
 
 
+@pytest.mark.slow
 def test_a_job_that_is_being_deleted_is_left_alone(scene: RealScene, api: Cluster, namespace: str) -> None:
     job, path = make_job(api, namespace, 1), paths.jobs(namespace, "train")
     until_it_ends(scene, suspend(job))

@@ -14,6 +14,7 @@ from runtime.kubernetes import Cluster, Object
 from schemas.cluster import EPOCH, INJECTED, RUN
 from tests.actuators.manifests import OPTIONS, container, manifest, with_devices
 from tests.actuators.real_job import pods_of, wait_until
+from tests.real.kubernetes import real_plane_only
 
 CONTAINERS = "spec__template__spec__containers"
 HA = {"fault-tolerance/job-retry-num": "3"}
@@ -90,6 +91,7 @@ def test_what_we_stay_out_of_would_not_have_been_admitted(
         create(api, namespace, forced)
 
 
+@real_plane_only("levels of pod security are Kubernetes' own")
 def test_a_namespace_that_enforces_a_level_refuses_injected_pods_which_is_why_we_stay_out(
     api: Cluster,
 ) -> None:

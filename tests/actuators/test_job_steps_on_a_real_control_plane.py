@@ -30,7 +30,9 @@ from tests.actuators.real_steps import (
     suspend,
     until_it_ends,
 )
-from tests.real.kubernetes import NewCluster, client_of, make_namespace
+from tests.real.kubernetes import NewCluster, client_of, make_namespace, real_plane_only
+
+pytestmark = pytest.mark.slow  # each waits for controllers, the stand-in's as well
 
 
 def test_suspend_and_resume_make_new_pods_of_the_next_epoch_on_the_same_object(
@@ -215,8 +217,8 @@ def test_fail_job_never_touches_a_job_that_succeeded(scene: RealScene, api: Clus
     assert read(api, job)["spec"]["backoffLimit"] != 0
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(120)
+@real_plane_only("an older Kubernetes is the real one with a feature gate")
 def test_a_server_that_does_not_take_a_new_template_of_a_job_that_began_is_resumed_as_well(
     new_cluster: NewCluster,
 ) -> None:

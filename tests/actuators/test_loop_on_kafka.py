@@ -33,6 +33,7 @@ from schemas.envelope import Event, decode, encode, make_event
 from schemas.ids import mailbox_key
 from tests.actuators.real_job import make_job, pods_of, wait_until
 from tests.real.kafka import NewKafka
+from tests.real.kubernetes import real_plane_only, stand_in_at_length
 
 PARTITIONS = 3
 PATIENCE = 45.0
@@ -208,6 +209,7 @@ def test_killed_between_effect_and_outcome_there_is_one_effect_and_one_outcome(
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
+@stand_in_at_length("it looks at the broker")
 def test_killed_between_outcome_and_commit_the_outcome_comes_twice_with_one_origin(
     line: Line, api: Cluster, namespace: str
 ) -> None:
@@ -228,6 +230,7 @@ def test_killed_between_outcome_and_commit_the_outcome_comes_twice_with_one_orig
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
+@stand_in_at_length("it looks at the broker")
 def test_it_ends_in_good_order_commits_what_is_confirmed_and_passes_over_what_is_no_command(
     line: Line, api: Cluster, namespace: str
 ) -> None:
@@ -256,6 +259,7 @@ def test_it_ends_in_good_order_commits_what_is_confirmed_and_passes_over_what_is
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
+@real_plane_only("no cluster is asked")
 def test_a_silent_api_is_told_as_unreachable_within_ten_seconds(
     line: Line, api: Cluster, namespace: str, tmp_path: Path
 ) -> None:
@@ -273,6 +277,7 @@ def test_a_silent_api_is_told_as_unreachable_within_ten_seconds(
 
 @pytest.mark.slow
 @pytest.mark.timeout(180)
+@stand_in_at_length("it looks at the broker")
 def test_two_share_the_work_and_one_that_is_killed_loses_nothing(
     line: Line, api: Cluster, namespace: str
 ) -> None:
@@ -303,6 +308,7 @@ def test_two_share_the_work_and_one_that_is_killed_loses_nothing(
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
+@stand_in_at_length("it looks at the broker")
 def test_it_ends_on_sigterm_without_a_broker_and_answers_scrapes_meanwhile(
     tmp_path: Path, new_kafka: NewKafka, cluster: ControlPlane, api: Cluster, namespace: str
 ) -> None:

@@ -54,6 +54,8 @@ def test_the_same_command_twice_writes_nothing_the_second_time(
     scene: RealScene, api: Cluster, namespace: str
 ) -> None:
     job = make_job(api, namespace, 3)
+    # The scheduler's word on them is a write as well.
+    wait_until(lambda: all(pod["status"].get("conditions") for pod in pods_of(api, job)))
     order = stop(job)
     scene.perform(order)
     before = {pod["metadata"]["uid"]: pod["metadata"]["resourceVersion"] for pod in pods_of(api, job)}

@@ -32,6 +32,9 @@ from tests.actuators.real_steps import (
     suspend,
     until_it_ends,
 )
+from tests.real.kubernetes import real_plane_only
+
+pytestmark = pytest.mark.slow  # each waits for controllers, the stand-in's as well
 
 STORED, MARKED, NOTED, DELETED, CREATED, EMPTIED = range(1, 7)
 """Writes of a rebuild, in their order."""
@@ -374,6 +377,7 @@ def is_refused(api: Cluster, namespace: str) -> bool:
     return False
 
 
+@real_plane_only("quotas and admission policies are Kubernetes' own")
 def test_a_job_that_would_not_be_admitted_again_is_not_deleted(
     scene: RealScene, api: Cluster, namespace: str
 ) -> None:
@@ -413,6 +417,7 @@ def gone_and_forbidden(scene: RealScene, api: Cluster, namespace: str) -> tuple[
     return job, forbid_jobs(api, namespace)
 
 
+@real_plane_only("quotas and admission policies are Kubernetes' own")
 def test_a_refusal_to_create_is_waited_out_then_failed_with_its_cause_and_the_manifest_is_kept(
     scene: RealScene, api: Cluster, namespace: str
 ) -> None:
@@ -433,6 +438,7 @@ def test_a_refusal_to_create_is_waited_out_then_failed_with_its_cause_and_the_ma
     assert stored(api, job) is None
 
 
+@real_plane_only("quotas and admission policies are Kubernetes' own")
 def test_failing_a_job_of_which_only_the_manifest_is_left_gives_it_back_failed_without_a_pod(
     scene: RealScene, api: Cluster, namespace: str
 ) -> None:

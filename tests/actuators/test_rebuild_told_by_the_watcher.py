@@ -26,6 +26,8 @@ from tests.actuators.real_steps import (
 )
 from tests.producers.cluster.looking import Looking
 
+pytestmark = pytest.mark.slow  # each waits for controllers, the stand-in's as well
+
 MARKED = 2
 """Writes after which the job carries our mark."""
 

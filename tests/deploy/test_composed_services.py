@@ -23,6 +23,8 @@ from sandbox.kafka_server import KafkaBroker
 from sandbox.ports import free_ports
 from tests.deploy.composed import OURS, ROOT, SERVICES, argv_of, environment_of
 
+REAL_PLANE_ONLY = "composed services are to run on what they are composed for"
+
 PATIENCE = 60.0
 ONCE = [name for name, service in OURS.items() if service["restart"] == "no"]
 IMAGE = {"PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin", "PYTHONSAFEPATH": "1"}

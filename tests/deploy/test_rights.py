@@ -53,6 +53,8 @@ from tests.deploy.manifests import (
 from tests.producers.cluster.looking import Looking
 from tests.real.kubernetes import make_namespace
 
+REAL_PLANE_ONLY = "rights and admission are Kubernetes' own: the stand-in lets everybody do everything"
+
 Right = tuple[str, str, str]
 KEPT_FOR_LATER: dict[str, dict[Right, str]] = {
     "actuators": {

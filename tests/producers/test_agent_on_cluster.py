@@ -39,7 +39,7 @@ from schemas.signals import (
     RepairResult,
 )
 from supervisor.build import build
-from tests.real.kubernetes import NewKubelet
+from tests.real.kubernetes import NewKubelet, stand_in_at_length
 
 PATIENCE = 40.0
 CHIPS = "huawei.com/Ascend910"
@@ -269,6 +269,7 @@ def test_desired_state_reaches_a_supervisor_and_its_answers_are_stamped_by_the_a
 
 @pytest.mark.slow
 @pytest.mark.timeout(240)
+@stand_in_at_length("processes that start and wait")
 def test_an_agent_killed_at_any_moment_loses_no_report_and_tells_none_twice(world: World) -> None:
     moments = random.Random(4)
     rounds = 3
@@ -295,6 +296,7 @@ def test_an_agent_killed_at_any_moment_loses_no_report_and_tells_none_twice(worl
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
+@stand_in_at_length("processes that start and wait")
 def test_it_says_how_it_is_and_ends_in_good_order(world: World) -> None:
     (port,) = free_ports(1)
     world.env["RELIGHT_OBSERVE__PORT"] = str(port)
@@ -316,6 +318,7 @@ def test_it_says_how_it_is_and_ends_in_good_order(world: World) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(120)
+@stand_in_at_length("processes that start and wait")
 def test_a_repair_order_on_the_node_is_carried_out_once_and_answered(world: World) -> None:
     order = RepairOrder(
         unit="ring-0",
@@ -347,6 +350,7 @@ def test_a_repair_order_on_the_node_is_carried_out_once_and_answered(world: Worl
 
 @pytest.mark.slow
 @pytest.mark.timeout(180)
+@stand_in_at_length("processes that start and wait")
 def test_the_replacement_of_an_oom_killed_pod_waits_for_an_order_or_for_as_long_as_is_set(
     world: World,
 ) -> None:

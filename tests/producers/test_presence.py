@@ -7,6 +7,8 @@ import time
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
+import pytest
+
 from producers.presence import Presence
 from producers.settings import NodeSettings, PresenceSettings
 from runtime import paths
@@ -89,6 +91,7 @@ def test_turned_off_it_writes_nothing() -> None:
     assert api.patched == 0
 
 
+@pytest.mark.slow
 def test_the_server_notes_each_renewal_by_its_own_clock(api: Cluster, namespace: str) -> None:
     """What actuators go by where the node's clock is wrong: the writer here is a year behind."""
     past = datetime.now(UTC) - timedelta(days=365)

@@ -1,7 +1,8 @@
 """A Kubernetes cluster for tests: `cluster` shared by the session, `new_cluster` for a test that stops or configures it.
 
-It is the real control plane. Tests of the modules in `ON_BOTH` run on the sandbox's stand-in as well, which needs neither Go nor root: what
-they say of the real one they say of it. A difference is mended in the stand-in, never in the test.
+A test that asks for one runs twice: on the real control plane, and on the sandbox's stand-in, which needs neither Go nor root. What it says of
+the first it says of the second; a difference is mended in the stand-in, never in the test. What only the real one can be asked says so beside
+the test, by `real_plane_only`, with the reason, and what is dear there by `stand_in_at_length`. What the stand-in does not do it answers 501.
 
 The shared one is left as it is found by giving each test a `namespace` of its own. Nodes belong to no namespace: a test that makes
 some takes names and labels of its own.
@@ -11,10 +12,10 @@ import contextlib
 import re
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 import pytest
 
@@ -29,42 +30,12 @@ from sandbox.kubelet import Backoff, Kubelet, NodeOptions, Timing, process
 from tests.real import parts
 
 Plane = ControlPlane | ClusterStandIn
+Test = TypeVar("Test", bound=Callable[..., Any])
 REAL, STAND_IN = "control-plane", "stand-in"
-ON_BOTH: Mapping[str, frozenset[str]] = {
-    "test_on_a_real_control_plane": frozenset(),
-    "test_isolating_nodes": frozenset(),
-    "test_guards_of_isolating": frozenset(),
-    "test_presence": frozenset(),
-    "test_injection_on_a_real_control_plane": frozenset(
-        # levels of pod security
-        {"test_a_namespace_that_enforces_a_level_refuses_injected_pods_which_is_why_we_stay_out"}
-    ),
-    "test_job_steps_on_a_real_control_plane": frozenset(),
-    "test_rebuild_on_a_real_control_plane": frozenset(
-        # quotas and admission policies
-        {
-            "test_a_job_that_would_not_be_admitted_again_is_not_deleted",
-            "test_a_refusal_to_create_is_waited_out_then_failed_with_its_cause_and_the_manifest_is_kept",
-            "test_failing_a_job_of_which_only_the_manifest_is_left_gives_it_back_failed_without_a_pod",
-        }
-    ),
-    "test_rebuild_told_by_the_watcher": frozenset(),
-    "test_watcher_on_kubernetes": frozenset(),
-    "test_kubelet": frozenset(
-        # a client in a pod speaks TLS with a token of its account
-        {"test_a_pods_own_client_reaches_the_api_with_its_service_account"}
-    ),
-}
-"""Modules whose tests run on both, each with the tests in it that only the real one can serve. Those marked `slow` run on the real one alone."""
-SLOW_ON_BOTH = frozenset(
-    {
-        "test_a_job_from_its_first_sight_to_its_end",
-        "test_an_eviction_by_the_api_is_told_with_its_reason_and_the_pod_is_replaced",
-        "test_suspend_and_resume_is_one_run_with_two_issues",
-        "test_who_took_our_taint_off_is_read_from_the_object",
-    }
-)
-"""But these: what they look at, the stand-in has made for them."""
+REAL_PLANE_ONLY = "REAL_PLANE_ONLY"
+"""A module that sets this name, and says with it why, has no test that the stand-in can serve."""
+STAND_IN_AT_LENGTH = "STAND_IN_AT_LENGTH"
+"""Of a module that sets this name, and says with it why, no test runs on the stand-in but in `make soak`."""
 LONGEST_NAMESPACE = 63  # a DNS label
 ACCOUNT_SECONDS = 20.0
 BRISK = Timing(heartbeat=timedelta(seconds=1), backoff=Backoff(base=timedelta(milliseconds=200)))
@@ -111,22 +82,49 @@ def make_namespace(api: Cluster, name: str) -> str:
             return name
 
 
+def real_plane_only(why: str) -> Callable[[Test], Test]:
+    """Keep a test off the stand-in. `why` is for who reads the test: what of Kubernetes itself it looks at."""
+
+    def keep(test: Test) -> Test:
+        setattr(test, REAL_PLANE_ONLY, why)
+        return test
+
+    return keep
+
+
+def stand_in_at_length(why: str) -> Callable[[Test], Test]:
+    """Let a test run on the stand-in in `make soak` only. `why` is for who reads the test: what makes it dear, or what it looks at first."""
+
+    def keep(test: Test) -> Test:
+        setattr(test, STAND_IN_AT_LENGTH, why)
+        return test
+
+    return keep
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """Let what asks for a cluster run on both kinds, where its module is listed."""
-    only_real = ON_BOTH.get(metafunc.module.__name__.rpartition(".")[2])
-    name = metafunc.function.__name__
-    if only_real is None or name in only_real:
+    """Let what asks for a cluster run on both kinds."""
+    if any(hasattr(where, REAL_PLANE_ONLY) for where in (metafunc.module, metafunc.function)):
         return
-    if metafunc.definition.get_closest_marker("slow") is not None and name not in SLOW_ON_BOTH:
-        return
+    at_length = any(hasattr(where, STAND_IN_AT_LENGTH) for where in (metafunc.module, metafunc.function))
     for fixture in ("cluster", "new_cluster"):
         if fixture in metafunc.fixturenames:
             metafunc.parametrize(
                 fixture,
-                [REAL, STAND_IN],
+                [REAL, pytest.param(STAND_IN, marks=pytest.mark.soak if at_length else ())],
                 indirect=True,
                 scope="session" if fixture == "cluster" else "function",
             )
+
+
+@pytest.hookimpl(tryfirst=True)  # before -m selects by these marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as `real` what runs on the real one."""
+    for item in items:
+        if isinstance(item, pytest.Function) and {"cluster", "new_cluster"}.intersection(item.fixturenames):
+            chosen = item.callspec.params if hasattr(item, "callspec") else {}
+            if STAND_IN not in (chosen.get("cluster"), chosen.get("new_cluster")):
+                item.add_marker(pytest.mark.real)
 
 
 @pytest.fixture(scope="session")
@@ -154,7 +152,7 @@ def shared_stand_in(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluste
 def cluster(request: pytest.FixtureRequest) -> Plane:
     """One cluster for the whole session, nodes judged as Kubernetes does by default. Never stop any part of it.
 
-    The real control plane; in modules of `ON_BOTH` each test runs a second time on the stand-in.
+    The real control plane; each test runs a second time on the stand-in where it can.
     """
     kind = getattr(request, "param", REAL)
     found: Plane = request.getfixturevalue("shared_stand_in" if kind == STAND_IN else "shared_control_plane")

@@ -24,6 +24,8 @@ from sandbox.errors import NotRunning, PartMissing, StartFailed
 from tests.real import parts
 from tests.real.kubernetes import client_of
 
+REAL_PLANE_ONLY = "it is of the real one"
+
 SECONDS = 20.0
 API_ONLY = Options(controller_manager=False, scheduler=False)
 

@@ -17,7 +17,14 @@ from sandbox.kubelet import Kubelet
 from schemas.facts import IssueState, NodeGone, NodeSeen, PodBound, PodEnded, RunEnded, RunSeen
 from schemas.signals import Eviction, EvictionReason, NodeCondition, ProcessExit
 from tests.producers.cluster.looking import Looking
-from tests.real.kubernetes import NewCluster, NewKubelet, client_of, make_namespace
+from tests.real.kubernetes import (
+    NewCluster,
+    NewKubelet,
+    client_of,
+    make_namespace,
+    real_plane_only,
+    stand_in_at_length,
+)
 
 CHIPS = "huawei.com/Ascend910"
 QUICK = Options(
@@ -161,6 +168,7 @@ def test_a_drained_node_evicts_as_a_drain(api: Cluster, namespace: str, new_kube
         assert looking.until(Eviction, run).draining
 
 
+@real_plane_only("priorities are the real scheduler's own")
 def test_a_pod_preempted_by_the_scheduler_says_so(
     api: Cluster, namespace: str, new_kubelet: NewKubelet
 ) -> None:
@@ -261,6 +269,7 @@ def test_who_took_our_taint_off_is_read_from_the_object(
         api.delete(path)
 
 
+@stand_in_at_length("a cluster of its own, and the times of nodes")
 def test_a_node_that_falls_silent_takes_its_pods_with_it(
     new_cluster: NewCluster, new_kubelet: NewKubelet
 ) -> None:
@@ -290,6 +299,7 @@ def test_a_node_that_falls_silent_takes_its_pods_with_it(
         assert (ended.how, ended.processes_gone) == ("deleted", False)
 
 
+@stand_in_at_length("a cluster of its own, and the times of nodes")
 def test_a_node_that_comes_back_is_cleared_and_one_with_another_uid_is_another(
     new_cluster: NewCluster, new_kubelet: NewKubelet
 ) -> None:
@@ -307,6 +317,7 @@ def test_a_node_that_comes_back_is_cleared_and_one_with_another_uid_is_another(
         assert looking.until(NodeSeen, uid).node.name == "a"
 
 
+@real_plane_only("the stand-in keeps nothing when it dies")
 def test_an_api_server_that_stops_and_one_that_dies_hide_nothing(
     new_cluster: NewCluster, new_kubelet: NewKubelet
 ) -> None:

@@ -32,7 +32,7 @@ from schemas.facts import FACTS, IssueState, PodBound, PodEnded, RunEnded, RunSe
 from schemas.topics import SIGNALS
 from streams.route import mailboxes
 from tests.producers.cluster.test_watcher_on_kubernetes import CHIPS, create, job_of
-from tests.real.kubernetes import NewKubelet
+from tests.real.kubernetes import NewKubelet, real_plane_only, stand_in_at_length
 from tests.recovery.fact_contract import keeps_contract
 
 PARTITIONS = 5
@@ -150,6 +150,7 @@ def world(tmp_path: Path, kafka: KafkaBroker, cluster: ControlPlane, namespace: 
     return World(tmp_path, kafka, cluster, namespace)
 
 
+@stand_in_at_length("processes that start and wait")
 def test_a_watcher_that_is_killed_is_followed_by_one_that_knows_what_was_told(
     world: World, api: Cluster, namespace: str, new_kubelet: NewKubelet
 ) -> None:
@@ -213,6 +214,7 @@ def test_of_two_watchers_one_speaks_and_the_other_follows_at_once_when_it_is_sto
     world.keeps_contract()
 
 
+@stand_in_at_length("processes that start and wait")
 def test_a_watcher_that_slept_through_its_lease_ends_and_its_late_facts_have_lower_numbers(
     world: World, api: Cluster, namespace: str
 ) -> None:
@@ -238,6 +240,7 @@ def test_a_watcher_that_slept_through_its_lease_ends_and_its_late_facts_have_low
     assert "Traceback" not in world.said("one")
 
 
+@real_plane_only("no cluster is asked")
 def test_it_says_what_it_lacks(world: World) -> None:
     env = {
         **os.environ,

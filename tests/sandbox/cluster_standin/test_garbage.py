@@ -16,7 +16,7 @@ from sandbox.cluster_standin.store import Store
 KINDS = {CONFIG_MAPS: ("v1", "ConfigMap"), NODES: ("v1", "Node"), PODS: ("v1", "Pod")}
 
 
-class Cluster:
+class Swept:
     """A registry with its collector, swept after every write as the server does."""
 
     def __init__(self) -> None:
@@ -50,114 +50,114 @@ def owned_by(owner: Object, resource: Resource, *, blocks: bool = False) -> Obje
 
 
 @pytest.fixture
-def cluster() -> Cluster:
-    return Cluster()
+def swept() -> Swept:
+    return Swept()
 
 
-def test_with_its_owner_goes_what_it_owned_and_what_that_owned(cluster: Cluster) -> None:
-    first = cluster.make(CONFIG_MAPS, "first")
-    second = cluster.make(CONFIG_MAPS, "second", owned_by(first, CONFIG_MAPS))
-    cluster.make(LEASES, "third", owned_by(second, CONFIG_MAPS))
-    cluster.make(CONFIG_MAPS, "another")
+def test_with_its_owner_goes_what_it_owned_and_what_that_owned(swept: Swept) -> None:
+    first = swept.make(CONFIG_MAPS, "first")
+    second = swept.make(CONFIG_MAPS, "second", owned_by(first, CONFIG_MAPS))
+    swept.make(LEASES, "third", owned_by(second, CONFIG_MAPS))
+    swept.make(CONFIG_MAPS, "another")
 
-    cluster.delete(CONFIG_MAPS, "first")
+    swept.delete(CONFIG_MAPS, "first")
 
-    assert [cluster.find(CONFIG_MAPS, name) for name in ("first", "second")] == [None, None]
-    assert cluster.find(LEASES, "third") is None
-    assert cluster.find(CONFIG_MAPS, "another") is not None
-
-
-def test_a_lease_of_a_node_goes_with_the_node_and_not_with_its_pods(cluster: Cluster) -> None:
-    node = cluster.make(NODES, "n1")
-    cluster.make(LEASES, "agent", owned_by(node, NODES))
-
-    cluster.delete(NODES, "n1")
-
-    assert cluster.find(LEASES, "agent") is None
+    assert [swept.find(CONFIG_MAPS, name) for name in ("first", "second")] == [None, None]
+    assert swept.find(LEASES, "third") is None
+    assert swept.find(CONFIG_MAPS, "another") is not None
 
 
-def test_what_has_another_owner_that_is_there_stays(cluster: Cluster) -> None:
-    one, other = cluster.make(CONFIG_MAPS, "one"), cluster.make(CONFIG_MAPS, "other")
-    cluster.make(CONFIG_MAPS, "shared", owned_by(one, CONFIG_MAPS), owned_by(other, CONFIG_MAPS))
+def test_a_lease_of_a_node_goes_with_the_node_and_not_with_its_pods(swept: Swept) -> None:
+    node = swept.make(NODES, "n1")
+    swept.make(LEASES, "agent", owned_by(node, NODES))
 
-    cluster.delete(CONFIG_MAPS, "one")
-    assert cluster.find(CONFIG_MAPS, "shared") is not None
-    cluster.delete(CONFIG_MAPS, "other")
-    assert cluster.find(CONFIG_MAPS, "shared") is None
+    swept.delete(NODES, "n1")
 
-
-def test_what_names_an_owner_that_is_another_object_by_now_goes(cluster: Cluster) -> None:
-    before = cluster.make(CONFIG_MAPS, "owner")
-    cluster.delete(CONFIG_MAPS, "owner")
-    cluster.make(CONFIG_MAPS, "owner")
-
-    cluster.make(CONFIG_MAPS, "late", owned_by(before, CONFIG_MAPS))
-
-    assert cluster.find(CONFIG_MAPS, "late") is None
+    assert swept.find(LEASES, "agent") is None
 
 
-def test_what_names_an_owner_of_a_kind_that_is_not_served_stays(cluster: Cluster) -> None:
+def test_what_has_another_owner_that_is_there_stays(swept: Swept) -> None:
+    one, other = swept.make(CONFIG_MAPS, "one"), swept.make(CONFIG_MAPS, "other")
+    swept.make(CONFIG_MAPS, "shared", owned_by(one, CONFIG_MAPS), owned_by(other, CONFIG_MAPS))
+
+    swept.delete(CONFIG_MAPS, "one")
+    assert swept.find(CONFIG_MAPS, "shared") is not None
+    swept.delete(CONFIG_MAPS, "other")
+    assert swept.find(CONFIG_MAPS, "shared") is None
+
+
+def test_what_names_an_owner_that_is_another_object_by_now_goes(swept: Swept) -> None:
+    before = swept.make(CONFIG_MAPS, "owner")
+    swept.delete(CONFIG_MAPS, "owner")
+    swept.make(CONFIG_MAPS, "owner")
+
+    swept.make(CONFIG_MAPS, "late", owned_by(before, CONFIG_MAPS))
+
+    assert swept.find(CONFIG_MAPS, "late") is None
+
+
+def test_what_names_an_owner_of_a_kind_that_is_not_served_stays(swept: Swept) -> None:
     owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "u"}
 
-    cluster.make(CONFIG_MAPS, "kept", owner)
+    swept.make(CONFIG_MAPS, "kept", owner)
 
-    assert cluster.find(CONFIG_MAPS, "kept") is not None
+    assert swept.find(CONFIG_MAPS, "kept") is not None
 
 
-def running_pod(cluster: Cluster, name: str, *owners: Object) -> Object:
+def running_pod(swept: Swept, name: str, *owners: Object) -> Object:
     containers = [{"name": "main", "image": "none"}]
-    return cluster.make(PODS, name, *owners, spec={"containers": containers, "nodeName": "n1"})
+    return swept.make(PODS, name, *owners, spec={"containers": containers, "nodeName": "n1"})
 
 
 def test_a_running_pod_gets_its_grace_and_the_owner_deleted_in_the_foreground_waits_for_it(
-    cluster: Cluster,
+    swept: Swept,
 ) -> None:
-    owner = cluster.make(CONFIG_MAPS, "owner")
-    running_pod(cluster, "p", owned_by(owner, CONFIG_MAPS, blocks=True))
+    owner = swept.make(CONFIG_MAPS, "owner")
+    running_pod(swept, "p", owned_by(owner, CONFIG_MAPS, blocks=True))
 
-    cluster.delete(CONFIG_MAPS, "owner", "Foreground")
+    swept.delete(CONFIG_MAPS, "owner", "Foreground")
 
-    pod, waiting = cluster.find(PODS, "p"), cluster.find(CONFIG_MAPS, "owner")
+    pod, waiting = swept.find(PODS, "p"), swept.find(CONFIG_MAPS, "owner")
     assert pod is not None
     assert waiting is not None
     assert pod["metadata"]["deletionGracePeriodSeconds"] == 30
     assert waiting["metadata"]["finalizers"] == ["foregroundDeletion"]
 
-    cluster.delete(PODS, "p", grace=0)
-    assert cluster.find(PODS, "p") is None
-    assert cluster.find(CONFIG_MAPS, "owner") is None
+    swept.delete(PODS, "p", grace=0)
+    assert swept.find(PODS, "p") is None
+    assert swept.find(CONFIG_MAPS, "owner") is None
 
 
 def test_an_owner_deleted_in_the_foreground_waits_for_nothing_that_does_not_block_it(
-    cluster: Cluster,
+    swept: Swept,
 ) -> None:
-    owner = cluster.make(CONFIG_MAPS, "owner")
-    running_pod(cluster, "p", owned_by(owner, CONFIG_MAPS))
+    owner = swept.make(CONFIG_MAPS, "owner")
+    running_pod(swept, "p", owned_by(owner, CONFIG_MAPS))
 
-    cluster.delete(CONFIG_MAPS, "owner", "Foreground")
+    swept.delete(CONFIG_MAPS, "owner", "Foreground")
 
-    pod = cluster.find(PODS, "p")
-    assert cluster.find(CONFIG_MAPS, "owner") is None
+    pod = swept.find(PODS, "p")
+    assert swept.find(CONFIG_MAPS, "owner") is None
     assert pod is not None
     assert "deletionTimestamp" in pod["metadata"]
 
 
-def test_orphans_stay_without_their_owner(cluster: Cluster) -> None:
-    owner = cluster.make(CONFIG_MAPS, "owner")
-    cluster.make(CONFIG_MAPS, "orphan", owned_by(owner, CONFIG_MAPS))
+def test_orphans_stay_without_their_owner(swept: Swept) -> None:
+    owner = swept.make(CONFIG_MAPS, "owner")
+    swept.make(CONFIG_MAPS, "orphan", owned_by(owner, CONFIG_MAPS))
 
-    cluster.delete(CONFIG_MAPS, "owner", "Orphan")
+    swept.delete(CONFIG_MAPS, "owner", "Orphan")
 
-    orphan = cluster.find(CONFIG_MAPS, "orphan")
-    assert cluster.find(CONFIG_MAPS, "owner") is None
+    orphan = swept.find(CONFIG_MAPS, "orphan")
+    assert swept.find(CONFIG_MAPS, "owner") is None
     assert orphan is not None
     assert "ownerReferences" not in orphan["metadata"]
 
 
-def test_what_is_deleted_twice_is_not_found_the_second_time(cluster: Cluster) -> None:
-    cluster.make(CONFIG_MAPS, "once")
-    cluster.delete(CONFIG_MAPS, "once")
+def test_what_is_deleted_twice_is_not_found_the_second_time(swept: Swept) -> None:
+    swept.make(CONFIG_MAPS, "once")
+    swept.delete(CONFIG_MAPS, "once")
 
     with pytest.raises(Refusal) as refused:
-        cluster.delete(CONFIG_MAPS, "once")
+        swept.delete(CONFIG_MAPS, "once")
     assert refused.value.code == 404

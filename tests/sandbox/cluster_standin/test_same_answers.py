@@ -22,6 +22,8 @@ from sandbox.cluster_standin import ClusterStandIn
 from sandbox.control_plane import ControlPlane
 from tests.real.kubernetes import client_of, make_namespace
 
+REAL_PLANE_ONLY = "it asks both"
+
 NOBODY = "example.com/nobody"
 """A scheduler, and a controller of Jobs, that there is none of: nobody but the test writes."""
 CONTROLLERS = frozenset({"kube-controller-manager", "kube-scheduler"})

@@ -11,7 +11,7 @@ import pytest
 
 from runtime import paths
 from runtime.kubernetes import Cluster, Object
-from tests.real.kubernetes import NewKubelet
+from tests.real.kubernetes import NewKubelet, real_plane_only, stand_in_at_length
 from tests.real.pods import CHIPS, FOREVER, OBEYS, SECONDS, Pods, container, until
 
 
@@ -52,6 +52,7 @@ def test_an_indexed_job_is_scheduled_run_and_succeeds(
 
 
 @pytest.mark.slow
+@stand_in_at_length("the Job controller's ten seconds, which the watcher's test of an eviction has as well")
 def test_an_evicted_pod_is_a_disruption_to_its_job_and_no_failure(pods: Pods) -> None:
     """What the Job controller makes of it hangs on the conditions that the kubelet leaves alone, and on the last phase it reports."""
     template = {
@@ -130,6 +131,7 @@ def test_a_process_that_obeys_sigterm_has_its_grace_and_then_the_pod_is_gone(pod
 
 
 @pytest.mark.slow
+@stand_in_at_length("it looks at the kubelet")
 def test_a_process_that_does_not_hear_sigterm_is_killed_after_the_grace_and_not_before(pods: Pods) -> None:
     pods.run("deaf", container(FOREVER))
     pods.in_phase("deaf", "Running")
@@ -252,6 +254,7 @@ def test_downward_api_files_follow_annotations(pods: Pods) -> None:
     assert set(pods.log("listens").splitlines()[1:]) <= {"hello", "goodbye", ""}
 
 
+@real_plane_only("a client in a pod speaks TLS, with a token of its account")
 def test_a_pods_own_client_reaches_the_api_with_its_service_account(pods: Pods) -> None:
     script = (
         "import json, os, ssl, urllib.request as web\n"

@@ -18,6 +18,8 @@ from sandbox.kubelet import Kubelet, NodeOptions
 from tests.real.kubernetes import BRISK, NewCluster, NewKubelet, client_of, make_namespace
 from tests.real.pods import CHIPS, FOREVER, SECONDS, Pods, container, until
 
+REAL_PLANE_ONLY = "the kubelet's own, which test_kubelet runs on both; judging nodes is compared in test_nodes_beside_the_real_ones"
+
 QUICK_TO_JUDGE = Options(
     node_lifecycle=NodeLifecycle(
         monitor_grace=timedelta(seconds=3),
