@@ -35,6 +35,7 @@ class _Sending:
     topic: str | None
     patience: timedelta
     dry_run: bool
+    unlisted: bool
 
     def build(self, kind: str, fields: Mapping[str, object]) -> Event:
         """An event of one signal; ends with 3 when it is none."""
@@ -42,7 +43,7 @@ class _Sending:
         from producers.publish import build_event, build_signal
 
         try:
-            return build_event(
+            event = build_event(
                 build_signal(kind, fields),
                 cluster=self.cluster,
                 source=self.source,
@@ -52,6 +53,17 @@ class _Sending:
         except EventRefused as refused:
             click.echo(str(refused), err=True)
             raise SystemExit(INVALID) from None
+        wrong = self.misnamed(event)
+        if wrong is not None:
+            click.echo(wrong, err=True)
+            raise SystemExit(INVALID)
+        return event
+
+    def misnamed(self, event: Event) -> str | None:
+        """What is wrong with the name the event goes by, unless whoever sends it answers for it."""
+        from relight.listed_names import unlisted
+
+        return None if self.unlisted else unlisted(event.data)
 
     @property
     def cluster(self) -> str:
@@ -179,6 +191,11 @@ def _named(values: Mapping[str, object], *names: str) -> dict[str, object]:
     "--patience", type=click.FloatRange(0.1, 600), default=30, show_default=True, help="Seconds to wait."
 )
 @click.option("--dry-run", is_flag=True, help="Check and print the events; send nothing.")
+@click.option(
+    "--unlisted",
+    is_flag=True,
+    help="Send conditions and code tables that the default rulebook does not have: those of your own overlay.",
+)
 @click.pass_context
 def command(
     context: click.Context,
@@ -192,16 +209,16 @@ def command(
     time: datetime | None,
     topic: str | None,
     patience: float,
-    dry_run: bool,
+    **flags: bool,
 ) -> None:
     """Publish signals to external-signals.v1. Prints id, topic, partition and offset of each that the broker has confirmed.
+
+    A condition or code table that the default rulebook does not have is refused, since no rule would look at it.
 
     Ends with 0 when all are confirmed, 1 when one is not (send it again with the same id), 2 for wrong usage, 3 when an event is not valid (then
     nothing was sent).
     """
-    sending = _Sending(
-        bootstrap, cluster, source, id, time, topic, timedelta(seconds=patience), dry_run=dry_run
-    )
+    sending = _Sending(bootstrap, cluster, source, id, time, topic, timedelta(seconds=patience), **flags)
     context.obj = sending
     if context.invoked_subcommand is not None:
         if file is not None:
@@ -212,20 +229,22 @@ def command(
     if id is not None or time is not None:
         raise click.UsageError("--id and --time are of one event; in a file each line has its own")
     with click.open_file(str(file), encoding="utf-8") as lines:
-        events = _read(lines, str(file), sending.cluster, source, facts=sending.topic is not None)
+        events = _read(lines, str(file), sending)
     sending.send(events)
 
 
-def _read(lines: Iterable[str], name: str, cluster: str, source: str, *, facts: bool) -> list[Event]:
+def _read(lines: Iterable[str], name: str, sending: _Sending) -> list[Event]:
     from producers.errors import EventRefused
     from producers.publish import read_lines
 
     events, refused = [], 0
-    for number, read in read_lines(lines, cluster=cluster, source=source, facts=facts):
-        if isinstance(read, EventRefused):
+    facts = sending.topic is not None
+    for number, read in read_lines(lines, cluster=sending.cluster, source=sending.source, facts=facts):
+        wrong = str(read) if isinstance(read, EventRefused) else sending.misnamed(read)
+        if wrong is not None:
             refused += 1
-            click.echo(f"{name}:{number}: {read}", err=True)
-        else:
+            click.echo(f"{name}:{number}: {wrong}", err=True)
+        elif not isinstance(read, EventRefused):
             events.append(read)
     if refused:
         click.echo(
@@ -241,7 +260,9 @@ def _read(lines: Iterable[str], name: str, cluster: str, source: str, *, facts: 
 @click.option("--chip", required=True, help="Serial or UUID of the chip, or index:<n>.")
 @click.option("--bus", help="PCI bus of the chip.")
 @click.option("--index", type=click.IntRange(0), help="Index of the chip on its node.")
-@click.option("--namespace", required=True, help="Code table: ascend, xid, sxid, or a site's own.")
+@click.option(
+    "--namespace", required=True, help="Code table: ascend, xid, sxid, dcgm; a site's own with --unlisted."
+)
 @click.option("--code", required=True, help="Code as that table writes it.")
 @click.option(
     "--state", type=click.Choice(["asserted", "cleared", "once"]), default="once", show_default=True

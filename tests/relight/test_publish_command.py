@@ -82,6 +82,52 @@ def test_an_invalid_value_ends_with_3_and_its_place() -> None:
     assert result.stderr.startswith("code: String should match pattern")
 
 
+def condition(name: str, *options: str) -> Result:
+    return publish(
+        "--cluster", "lab", "--dry-run", *options, "node-condition", "--node", "n1", "--condition", name
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "right"),
+    [
+        ("not-redy", "right would be 'not-ready'"),
+        ("NotReady", "right would be 'not-ready'"),
+        ("moonlight", "right would be one of container-runtime-unhealthy, disk-pressure"),
+    ],
+)
+def test_a_condition_no_table_has_ends_with_3_and_what_would_be_right(name: str, right: str) -> None:
+    result = condition(name)
+
+    assert (result.exit_code, result.stdout) == (3, "")
+    assert f"condition: '{name}' is no condition of a node" in result.stderr
+    assert right in result.stderr
+
+
+def test_a_code_table_nobody_has_ends_with_3_and_the_one_that_was_meant() -> None:
+    result = publish("--cluster", "lab", "--dry-run", *FAULT[:-4], "--namespace", "xidd", "--code", "79")
+
+    assert (result.exit_code, result.stdout) == (3, "")
+    assert "'xidd' is no code table of chips in the default rulebook; right would be 'xid'" in result.stderr
+
+
+def test_names_of_a_rulebook_of_ones_own_are_sent_when_that_is_said() -> None:
+    assert condition("moonlight", "--unlisted").exit_code == 0
+
+
+def test_in_a_file_the_line_with_an_unknown_name_is_told_and_none_is_sent(tmp_path: Path) -> None:
+    lines = [condition("not-ready").stdout, condition("not-redy", "--unlisted").stdout]
+    file = tmp_path / "events.jsonl"
+    file.write_text("".join(lines), encoding="utf-8")
+
+    refused = publish("--cluster", "lab", "--dry-run", "--file", file)
+
+    assert (refused.exit_code, refused.stdout) == (3, "")
+    assert f"{file}:2: condition: 'not-redy'" in refused.stderr
+    assert "1 of 2 events is not valid; nothing was sent" in refused.stderr
+    assert publish("--cluster", "lab", "--dry-run", "--unlisted", "--file", file).exit_code == 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
