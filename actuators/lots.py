@@ -1,14 +1,15 @@
-"""Calls of many threads answered in lots: whoever has its turn answers for all that wait (design 8: reservations are granted in lots).
+"""Calls of many threads answered in lots: one of them answers for all that wait (design 8: reservations are granted in lots).
 
-For work whose cost hardly grows with the number of items, such as reading all nodes to reserve one place or twenty. Alone a call is as quick as
-without. Nobody waits for company: a lot is whatever came while the one before was answered.
+For work whose cost hardly grows with the number of items, such as counting all nodes to reserve one place or twenty. Alone a call is as quick as
+without. Nobody waits for company: a lot is whatever came while the one before was answered. All of a lot go on at once, and whoever waits
+longest answers the next: none has to take a turn only to find that it was answered.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from actuators.reply import OutOfTime
@@ -21,6 +22,8 @@ Answer = Exception | None
 @dataclass(eq=False)
 class _Waiting(Generic[T]):
     item: T
+    told: threading.Event = field(default_factory=threading.Event)
+    """It is answered, or its turn to answer has come."""
     is_answered: bool = False
     answer: Answer = None
 
@@ -29,9 +32,12 @@ class Lots(Generic[T]):
     """One for all threads of a process."""
 
     def __init__(self) -> None:
-        self._turn = threading.Lock()
-        self._queue = threading.Lock()
+        self.left: object = None
+        """What one lot leaves to the next: for `act` alone, which has the turn."""
+        self._lock = threading.Lock()
         self._waiting: list[_Waiting[T]] = []
+        self._is_taken = False
+        """Somebody has the turn: it answers, or was told to."""
 
     def ask(self, item: T, act: Callable[[Sequence[T]], Sequence[Answer]], seconds: float) -> None:
         """Have `item` answered, by our `act` or by that of another thread. Raises the answer, or OutOfTime when no turn came.
@@ -39,29 +45,46 @@ class Lots(Generic[T]):
         What `act` itself raises is the trouble of whoever called it: the others of its lot go on waiting and try for themselves.
         """
         mine = _Waiting(item)
-        with self._queue:
+        with self._lock:
             self._waiting.append(mine)
-        if not self._turn.acquire(timeout=max(0.0, seconds)):
-            self._leave(mine)
+            if not self._is_taken:
+                self._is_taken = True
+                mine.told.set()
+        if not mine.told.wait(max(0.0, seconds)) and self._leave(mine):
             raise OutOfTime("out_of_time", "other commands of this actuator were before it")
-        try:
-            if not mine.is_answered:
-                self._answer(mine, act)
-        finally:
-            self._leave(mine)
-            self._turn.release()
+        if not mine.is_answered:
+            self._answer(mine, act)
         if mine.answer is not None:
             raise mine.answer
 
     def _answer(self, mine: _Waiting[T], act: Callable[[Sequence[T]], Sequence[Answer]]) -> None:
-        with self._queue:
+        """With the turn, which goes on to the next whatever happens."""
+        with self._lock:
             lot = [mine, *(waiting for waiting in self._waiting if waiting is not mine)]
-        answers = act([waiting.item for waiting in lot])
-        with self._queue:
-            for waiting, answer in zip(lot, answers, strict=True):
-                waiting.answer, waiting.is_answered = answer, True
-            self._waiting = [waiting for waiting in self._waiting if not waiting.is_answered]
+        try:
+            answered = list(zip(lot, act([waiting.item for waiting in lot]), strict=True))
+        except BaseException:
+            self._end(mine, ())
+            raise
+        self._end(mine, answered)
 
-    def _leave(self, mine: _Waiting[T]) -> None:
-        with self._queue:
-            self._waiting = [waiting for waiting in self._waiting if waiting is not mine]
+    def _end(self, mine: _Waiting[T], answered: Sequence[tuple[_Waiting[T], Answer]]) -> None:
+        with self._lock:
+            for waiting, answer in answered:
+                waiting.answer, waiting.is_answered = answer, True
+                waiting.told.set()
+            self._waiting = [one for one in self._waiting if not (one.is_answered or one is mine)]
+            self._pass_on()
+
+    def _pass_on(self) -> None:
+        self._is_taken = bool(self._waiting)
+        if self._waiting:
+            self._waiting[0].told.set()
+
+    def _leave(self, mine: _Waiting[T]) -> bool:
+        """Whether it could go; not when it was told in this very moment."""
+        with self._lock:
+            if mine.told.is_set():
+                return False
+            self._waiting.remove(mine)
+            return True

@@ -3,29 +3,33 @@
 Guarantee: two actuators that ask at the same moment cannot pass a limit together, see `reservations`. A node that is isolated already passes
 always, so that its marks can follow its holds; releasing and healing ask nobody. Whoever is not admitted is told by which guard, and with the
 numbers it went by.
+
+Nodes are counted once for a burst, not once a lot: a count holds for as long as every write of the Lease since was our own, which the
+condition on its version proves. Then no other actuator has taken a place since, and what it had taken before is in the count or in the Lease.
+Nobody is turned away by an old count: whoever would be is judged by a new one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from random import SystemRandom
 from time import sleep
 from typing import Final
 
 from actuators.jobs.run_objects import has_ended
-from actuators.nodes.isolation_marks import is_isolated
-from actuators.nodes.placement_rules import is_usable
-from actuators.nodes.reservations import Ledger, Place, Places, kept, live, places_of, since
+from actuators.nodes.fleet import HOUR, Candidate, Fleet, Room, fleet_of, protecting_label
+from actuators.nodes.reservations import Ledger, Place, kept, places_of
 from actuators.reply import Blocked
 from actuators.settings import IsolationSettings
 from actuators.world import World
 from runtime import paths
-from runtime.errors import ApiConflict
+from runtime.errors import ApiConflict, ApiNotFound
 from runtime.kubernetes import Object
 
-HOUR: Final = timedelta(hours=1)
+COUNT_HOLDS: Final = timedelta(seconds=5)
+"""How old a count may be. No limit rests on it; it is how late a node that stopped being Ready is missed by the floor."""
 TRIES: Final = 12
 """How often the ledger is read again when another actuator was quicker; the command's time limit ends it as well."""
 LONGEST_PAUSE: Final = 0.05
@@ -34,16 +38,17 @@ _RANDOM: Final = SystemRandom()
 
 
 @dataclass(frozen=True, slots=True)
-class Candidate:
-    """A node that is to be isolated, and the runs that asked for it."""
+class Count:
+    """Nodes as they were listed, and the Lease as it is since our last write of it: what one lot leaves to the next."""
 
-    node: Object
-    runs: tuple[str, ...] = ()
+    fleet: Fleet
+    counted: datetime
+    lease: Object
+    places: dict[str, Place]
 
-    @property
-    def uid(self) -> str:
-        """Identity of the node."""
-        return str(self.node["metadata"]["uid"])
+    def holds(self, now: datetime) -> bool:
+        """Whether it is young enough."""
+        return timedelta(0) <= now - self.counted < COUNT_HOLDS
 
 
 def take_place(candidate: Candidate, world: World) -> None:
@@ -54,20 +59,17 @@ def take_place(candidate: Candidate, world: World) -> None:
 
 def _reserve(lot: Sequence[Candidate], world: World) -> list[Blocked | None]:
     """One place each, first come first served, in one write of the Lease. Raises ApiConflict when it never stood still."""
-    settings = world.settings.isolation
     ledger = Ledger(world)
+    before, world.lots.left = world.lots.left, None
+    if isinstance(before, Count) and before.holds(world.now()) and _reserve_by(before, lot, ledger, world):
+        return [None] * len(lot)
     for left in reversed(range(TRIES)):
-        lease = ledger.read()
-        nodes = world.api.list(paths.nodes(), labels=settings.pool)  # after the Lease: see `reservations`
-        fleet = [node for node in nodes if _protecting_label(node, settings) is None]
-        now = world.now()
-        isolated = [node["metadata"]["uid"] for node in fleet if is_isolated(node)]
-        places = kept(places_of(lease), now, isolated, _memory(settings))
-        answers = grant(lot, fleet, places, now, settings)
+        count = _count(ledger, world)
+        answers = grant(lot, count.fleet, count.places, world.now(), world.settings.isolation)
         if all(answers):
             return answers
         try:
-            ledger.write(lease, places)
+            _write(count, ledger, world)
         except ApiConflict:
             if not left:
                 raise
@@ -77,22 +79,48 @@ def _reserve(lot: Sequence[Candidate], world: World) -> list[Blocked | None]:
     return []
 
 
+def _reserve_by(count: Count, lot: Sequence[Candidate], ledger: Ledger, world: World) -> bool:
+    """Whether an earlier count served: all have a place, and nobody else wrote the Lease since."""
+    settings, now = world.settings.isolation, world.now()
+    # Ended here is only what ran out: a taint that was counted may be gone since, and the place taken again.
+    current = replace(count, places=kept(count.places, now, (), _memory(settings)))
+    if any(grant(lot, current.fleet, current.places, now, settings)):
+        return False
+    try:
+        _write(current, ledger, world)
+    except (ApiConflict, ApiNotFound):  # written, made anew or taken away by somebody else
+        return False
+    return True
+
+
+def _count(ledger: Ledger, world: World) -> Count:
+    settings = world.settings.isolation
+    lease, began = ledger.read(), world.now()
+    nodes = world.api.list(paths.nodes(), labels=settings.pool)  # after the Lease: see `reservations`
+    fleet = fleet_of(nodes, settings)
+    return Count(fleet, began, lease, kept(places_of(lease), world.now(), fleet.isolated, _memory(settings)))
+
+
+def _write(count: Count, ledger: Ledger, world: World) -> None:
+    world.lots.left = replace(count, lease=ledger.write(count.lease, count.places))
+
+
 def grant(
     lot: Sequence[Candidate],
-    fleet: Sequence[Object],
+    fleet: Fleet,
     places: dict[str, Place],
     now: datetime,
     settings: IsolationSettings,
 ) -> list[Blocked | None]:
     """Pure but for `places`, to which it adds who is granted one: the next of the lot is judged with it."""
     answers: list[Blocked | None] = []
+    room = Room(fleet, places, now, settings)
     for candidate in lot:
         try:
-            need_room(candidate, fleet, places, now, settings)
+            room.take(candidate)
         except Blocked as blocked:
             answers.append(blocked)
         else:
-            places[candidate.uid] = Place(now, now + settings.reservation, candidate.runs)
             answers.append(None)
     return answers
 
@@ -100,7 +128,7 @@ def grant(
 def need_unprotected(node: Object, world: World) -> None:
     """Raises Blocked for a node that carries the control plane, or relight's own parts."""
     settings = world.settings.isolation
-    label = _protecting_label(node, settings)
+    label = protecting_label(node, settings)
     if label is not None:
         raise Blocked("guard:protected", f"label {label}: it is never isolated")
     for namespace in settings.protected_namespaces:
@@ -110,56 +138,12 @@ def need_unprotected(node: Object, world: World) -> None:
                 raise Blocked("guard:protected", f"pod {name} runs on it: it is never isolated")
 
 
-def need_room(
-    candidate: Candidate, fleet: Sequence[Object], places: Places, now: datetime, settings: IsolationSettings
-) -> None:
-    """Pure: the limits, against what stands on the nodes and what is reserved by others. Raises Blocked."""
-    here = {str(node["metadata"]["uid"]) for node in fleet}
-    if candidate.uid not in here:
-        raise Blocked("guard:pool", f"it is none of the {len(fleet)} nodes of pool {settings.pool!r}")
-    isolated = {str(node["metadata"]["uid"]) for node in fleet if is_isolated(node)}
-    others = {uid: place for uid, place in places.items() if uid != candidate.uid}
-    taken = isolated | (live(others, now, isolated) & here)  # a node that was deleted takes no place
-    limit = settings.limit_of(len(fleet))
-    if len(taken) >= limit:
-        raise Blocked("guard:isolated", f"{len(taken)} of at most {limit} isolated, fleet of {len(fleet)}")
-    usable = {str(node["metadata"]["uid"]) for node in fleet if is_usable(node)}
-    left = len(usable - taken - {candidate.uid})
-    if left < settings.fewest_left:
-        raise Blocked(
-            "guard:floor", f"{left} usable nodes would be left; at least {settings.fewest_left} must be"
-        )
-    recent = since(others, now - HOUR)
-    if settings.most_an_hour and len(recent) >= settings.most_an_hour:
-        raise Blocked(
-            "guard:rate", f"{len(recent)} of at most {settings.most_an_hour} isolations within an hour"
-        )
-    _need_few_runs(candidate, others, now, settings)
-
-
-def _need_few_runs(candidate: Candidate, others: Places, now: datetime, settings: IsolationSettings) -> None:
-    """Many runs that lose nodes together have one cause, and it is not their nodes (research: one crash marked 77 nodes)."""
-    if not settings.most_runs or not candidate.runs:
-        return
-    runs = {run for place in since(others, now - settings.runs_within).values() for run in place.runs}
-    if runs.isdisjoint(candidate.runs) and len(runs) >= settings.most_runs:
-        raise Blocked(
-            "guard:incidents",
-            f"nodes of {len(runs)} of at most {settings.most_runs} runs isolated within {settings.runs_within}",
-        )
-
-
 def _memory(settings: IsolationSettings) -> timedelta:
     """How long the guards that are on look back."""
     return max(
         HOUR if settings.most_an_hour else timedelta(0),
         settings.runs_within if settings.most_runs else timedelta(0),
     )
-
-
-def _protecting_label(node: Object, settings: IsolationSettings) -> str | None:
-    labels = node["metadata"].get("labels") or {}
-    return next((label for label in settings.protected_labels if label in labels), None)
 
 
 def _ties_down(pod: Object) -> bool:

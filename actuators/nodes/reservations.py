@@ -118,9 +118,11 @@ class Ledger:
                 f"there is no namespace {self._namespace} for Lease {NAME}; RELIGHT_ACTING__ISOLATION__NAMESPACE names it",
             ) from None
 
-    def write(self, lease: Object, places: Places) -> None:
-        """On the version that was read. Raises ApiConflict when anybody wrote it since."""
-        self._world.api.merge(lease, self._path, {"metadata": {"annotations": {PLACES: text_of(places)}}})
+    def write(self, lease: Object, places: Places) -> Object:
+        """On the version that was read; the Lease as it is now. Raises ApiConflict when anybody wrote it since."""
+        return self._world.api.merge(
+            lease, self._path, {"metadata": {"annotations": {PLACES: text_of(places)}}}
+        )
 
     def give_back(self, uid: str) -> None:
         """A node was released: its place is free at once. Never in the way of the release: what is not given back ends by itself."""

@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from actuators.announcing import Announcer
+from actuators.lots import Lots
 from actuators.perform import perform
 from actuators.settings import ActingSettings
 from actuators.world import Api, Budget, TimedApi, World
@@ -23,6 +24,7 @@ class RealScene:
         self.executor = executor
         self.announcer = Announcer(api, lambda: datetime.now(UTC))
         self.settings = ActingSettings()
+        self.lots: Lots[Any] = Lots()
         self.through: Api = api
         """What steps write through; a test may stand between."""
 
@@ -35,6 +37,7 @@ class RealScene:
             executor=self.executor,
             voice=Writing(self.announcer),
             settings=self.settings,
+            lots=self.lots,
         )
         return perform(command, world)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 
+from actuators.lots import Lots
 from actuators.perform import perform
 from actuators.settings import ActingSettings
 from actuators.world import Budget, TimedApi, Words, World
@@ -80,6 +81,7 @@ class Scene:
     settings: ActingSettings = field(default_factory=ActingSettings)
     now: datetime = NOW
     seconds: Callable[[], float] = lambda: 0.0
+    lots: Lots[Any] = field(default_factory=Lots)
 
     def with_pods(self, count: int = 4, **more: Any) -> Scene:
         whole = job()
@@ -98,6 +100,7 @@ class Scene:
             executor=EXECUTOR,
             voice=self.said,
             settings=self.settings,
+            lots=self.lots,
         )
         return perform(command, world)
 

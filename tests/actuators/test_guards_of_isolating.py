@@ -11,7 +11,8 @@ from datetime import timedelta
 
 import pytest
 
-from actuators.nodes.guards import Candidate, grant
+from actuators.nodes.fleet import Candidate, fleet_of
+from actuators.nodes.guards import COUNT_HOLDS, grant
 from actuators.nodes.isolation_marks import is_isolated
 from actuators.nodes.reservations import NAME, PLACES, Place, Places, places_of, text_of
 from actuators.settings import ActingSettings, ActuatorSettings, IsolationSettings
@@ -248,10 +249,11 @@ def test_a_reservation_of_the_node_itself_is_no_other() -> None:
 def test_a_reservation_whose_taint_is_seen_counts_once_and_is_over() -> None:
     scene = a_scene(*FLEET, most=2)
     scene.perform(isolate(1))
+    scene.now += COUNT_HOLDS
     scene.perform(isolate(2))
 
     first = places_of(scene.api.objects[LEASE])["node-uid-1"]
-    assert first.until <= NOW
+    assert first.until <= scene.now
     assert "2 of at most 2" in blocked(scene.perform(isolate(3)), "guard:isolated")
 
 
@@ -316,7 +318,8 @@ def test_a_lot_is_granted_as_far_as_there_is_room_first_come_first_served() -> N
     places = {"node-uid-9": taken(timedelta(seconds=60))}
     lot = [Candidate(one) for one in FLEET[:4]]
 
-    answers = grant(lot, FLEET, places, NOW, IsolationSettings(most=3))
+    settings = IsolationSettings(most=3)
+    answers = grant(lot, fleet_of(FLEET, settings), places, NOW, settings)
 
     assert [answer is None for answer in answers] == [True, True, False, False]
     assert sorted(places) == ["node-uid-1", "node-uid-2", "node-uid-9"]
