@@ -87,19 +87,23 @@ class Room:
     def _need(self, candidate: Candidate) -> None:
         settings, uid, fleet = self._settings, candidate.uid, len(self._fleet.here)
         if uid not in self._fleet.here:
-            raise Blocked("guard:pool", f"it is none of the {counted(fleet, 'node')} of pool {settings.pool!r}")
+            raise Blocked(
+                "guard:pool", f"it is none of the {counted(fleet, 'node')} of pool {settings.pool!r}"
+            )
         taken, limit = self._taken_by_others(uid), settings.limit_of(fleet)
         if taken >= limit:
             raise Blocked("guard:isolated", f"{taken} of at most {limit} isolated, fleet of {fleet}")
         left = len(self._left) - (uid in self._left)
         if left < settings.fewest_left:
             raise Blocked(
-                "guard:floor", f"{left} usable nodes would be left; at least {settings.fewest_left} must be"
+                "guard:floor",
+                f"{counted(left, 'usable node')} would be left; at least {settings.fewest_left} must be",
             )
         recent = len(self._recent) - (uid in self._recent)
         if settings.most_an_hour and recent >= settings.most_an_hour:
             raise Blocked(
-                "guard:rate", f"{recent} of at most {settings.most_an_hour} isolations within an hour"
+                "guard:rate",
+                f"{recent} of at most {counted(settings.most_an_hour, 'isolation')} within an hour",
             )
         self._need_few_runs(candidate)
 
@@ -117,7 +121,7 @@ class Room:
         if runs.isdisjoint(candidate.runs) and len(runs) >= settings.most_runs:
             raise Blocked(
                 "guard:incidents",
-                f"nodes of {len(runs)} of at most {settings.most_runs} runs isolated within {settings.runs_within}",
+                f"nodes of {len(runs)} of at most {counted(settings.most_runs, 'run')} isolated within {settings.runs_within}",
             )
 
 

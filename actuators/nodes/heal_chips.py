@@ -102,8 +102,10 @@ def act(command: Command, world: World) -> Reply:
             f"Repairing {units} on {counted(len(repairs), 'node')}; processes are stopped: {command.reason}"
         )
         world.voice.say(Words(run.job, "HealingChips", text, key=command.command))
-    written = [_write(repair, world) for repair in repairs]
-    effects = (f"repair orders: {sum(written)} written on {counted(len(repairs), 'node')}",)
+    written = sum([_write(repair, world) for repair in repairs])
+    effects = (
+        (f"{counted(written, 'repair order')} written on {counted(len(repairs), 'node')}",) if written else ()
+    )
     return _answer(command, repairs, world, effects)
 
 
