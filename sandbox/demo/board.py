@@ -15,8 +15,9 @@ from rich.text import Text
 from runtime.kubernetes import Object
 from sandbox.demo import course
 from sandbox.demo.acts import Act
-from sandbox.demo.course import Course, Phase, StepTaken
+from sandbox.demo.course import Course, StepTaken
 from sandbox.demo.happening import Happening, Kind, is_isolated
+from sandbox.demo.phases import Phase
 from sandbox.demo.watching import Glance
 from schemas.cluster import EPOCH, RANK_LABEL
 from schemas.signals import Progress
@@ -30,7 +31,7 @@ COLOURS: Final = {
     Kind.POD: "dim", Kind.NODE: "bold red", Kind.PHASE: "green", Kind.RECOVERY: "bold green",
 }  # fmt: skip
 PHASES: Final = {
-    "detection": "yellow", "termination": "red", "requeue": "magenta", "warm up": "blue",
+    "detection": "yellow", "termination": "red", "requeue": "magenta", "warm_up": "blue",
     "communication": "cyan", "checkpoint": "bright_blue", "stabilisation": "green",
 }  # fmt: skip
 
@@ -62,7 +63,7 @@ class Board:
         frame["nodes"].update(
             Panel(nodes(glance), title="nodes and pods (API, topics, files)", title_align="left")
         )
-        told = course.latest(glance.events, self._ranks, glance.at)
+        told = course.latest(glance.events, self._ranks, glance.at, glance.arrived)
         frame["course"].update(Panel(course_of(told), title="the recovery (topics)", title_align="left"))
         frame["lines"].update(Panel(_Tail(self._lines), title="what happens", title_align="left"))
         return frame
@@ -187,7 +188,9 @@ def _bar(phases: Sequence[Phase]) -> Text:
 def _legend(phases: Sequence[Phase]) -> Text:
     legend = Text()
     for phase in phases:
-        told = f" {phase.name} {phase.seconds:.1f}{'' if phase.over else '…'}".replace(" ", TOGETHER)
+        told = f" {phase.name.replace('_', ' ')} {phase.seconds:.1f}{'' if phase.over else '…'}".replace(
+            " ", TOGETHER
+        )
         legend.append("■", PHASES[phase.name])
         legend.append(f"{told}  ", "" if phase.over else "bold")
     legend.append(f"= {sum(phase.seconds for phase in phases):.1f} s", "bold")

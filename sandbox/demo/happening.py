@@ -17,6 +17,7 @@ from runtime.kubernetes import Object
 from schemas.cluster import EPOCH, ISOLATED
 from schemas.commands import Command, Outcome, OutcomeResult, StepName
 from schemas.envelope import Event, Payload
+from schemas.ids import RUN, subject_kind, subject_name
 from schemas.records import Decision, Incident, IncidentState
 from schemas.signals import (
     ChipFault,
@@ -27,8 +28,11 @@ from schemas.signals import (
     ProcessExit,
     RepairResult,
 )
+from schemas.wording import counted
 
 LONGEST: Final = 200
+TAKES_PODS: Final = frozenset({StepName.SUSPEND_JOB, StepName.FAIL_JOB})
+"""Steps that end pods from outside: their supervisors hear a signal and no order."""
 SAID: Final = {
     MilestoneName.COMMAND_STARTED: "processes run again",
     MilestoneName.COMMUNICATION_READY: "they have found each other",
@@ -72,6 +76,9 @@ class Teller:
     _state: dict[str, str] = field(default_factory=dict)
     _pods: dict[str, str] = field(default_factory=dict)
     _tainted: dict[str, bool] = field(default_factory=dict)
+    _attempts: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    _suspended: dict[str, tuple[int, datetime]] = field(default_factory=dict)
+    """Of each run the issue whose pods relight last took away, and since when."""
 
     def event(self, event: Event) -> list[Happening]:
         """What one event says; nothing for those that are left out."""
@@ -112,14 +119,35 @@ class Teller:
             case Decision() as decision:
                 return _decision(decision, event.subject)
             case Command() as command if command.action == "begin" and command.step is not StepName.NOTIFY:
-                return Kind.STEP, f"{command.step.value} begins (attempt {command.attempt})"
+                return Kind.STEP, self._begins(command, event)
             case Outcome() as outcome if _is_news(outcome):
                 return Kind.STEP, _outcome(outcome)
             case Incident() as incident:
                 return self._incident(incident)
             case other:
-                said = said_of(other)
-                return None if said is None else (Kind.SIGNAL, said)
+                return self._signal(other, event)
+
+    def _signal(self, told: Payload, event: Event) -> tuple[Kind, str] | None:
+        if isinstance(told, ProcessExit):
+            return Kind.SIGNAL, said_of_exit(told, suspended=self._is_suspended(told, event.time))
+        said = said_of(told)
+        return None if said is None else (Kind.SIGNAL, said)
+
+    def _begins(self, command: Command, event: Event) -> str:
+        """The step, and which attempt of this recovery it belongs to: numbers on the wire run on over all recoveries of a run."""
+        if command.step in TAKES_PODS:
+            self._suspended[subject_name(command.subject)] = (command.epoch, event.time)
+        if subject_kind(command.subject) != RUN:
+            return f"{command.step.value} begins"
+        mine = self._attempts[command.incident]
+        if command.attempt not in mine:
+            mine.append(command.attempt)
+        return f"{command.step.value} begins (attempt {mine.index(command.attempt) + 1} of this recovery)"
+
+    def _is_suspended(self, ended: ProcessExit, at: datetime) -> bool:
+        """Whether its pod is of an issue that relight had begun to take away."""
+        epoch, since = self._suspended.get(ended.placement.run, (0, at))
+        return ended.placement.epoch is not None and ended.placement.epoch <= epoch and at >= since
 
     def _milestone(self, told: Milestone) -> tuple[Kind, str] | None:
         """Once, when the last rank has told it."""
@@ -153,15 +181,27 @@ def said_of(signal: Payload) -> str | None:
         case NodeCondition() as condition:
             return f"{condition.node.name}: {condition.condition} {condition.state.value}"
         case ProcessExit() as ended:
-            how = f"signal {ended.signal}" if ended.signal else f"code {ended.exit_code}"
-            why = "as ordered" if ended.ordered_attempt is not None else "which nobody ordered"
-            return f"{ended.placement.pod}: the training process ended with {how}, {why}"
+            return said_of_exit(ended, suspended=False)
         case Eviction() as eviction:
             return f"{eviction.placement.pod}: {eviction.reason.value}"
         case RepairResult() as repair:
             return f"{repair.node.name}: chip {repair.unit} {repair.result}"
         case _:
             return None
+
+
+def said_of_exit(ended: ProcessExit, *, suspended: bool) -> str:
+    """How a process ended and by whose will. `suspended`: relight was taking its pod away, of which the supervisor knows nothing."""
+    how = f"signal {ended.signal}" if ended.signal else f"code {ended.exit_code}"
+    if ended.ordered_attempt is not None:
+        why = ", as relight ordered"
+    elif suspended:
+        why = ", as relight suspends the job"
+    elif not ended.signal and ended.exit_code == 0:
+        why = ", a normal end"
+    else:
+        why = ", which relight did not order"
+    return f"{ended.placement.pod}: the training process ended with {how}{why}"
 
 
 def _is_news(outcome: Outcome) -> bool:
@@ -182,7 +222,7 @@ def _decision(decision: Decision, subject: str) -> tuple[Kind, str] | None:
 
 def _outcome(outcome: Outcome) -> str:
     cause = f": {outcome.cause}" if outcome.cause else ""
-    told = f", {outcome.told} pods told" if outcome.told else ""
+    told = f", {counted(outcome.told, 'pod')} told" if outcome.told and not outcome.effects else ""
     wrote = f"; {', '.join(outcome.effects)}" if outcome.effects else ""
     return f"{outcome.step.value} {outcome.result.value}{cause}{told}{wrote}"
 

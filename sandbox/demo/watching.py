@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final, Self
 
@@ -42,6 +42,8 @@ class Glance:
     events: Sequence[Event] = ()
     """Everything in the topics, in the order of times."""
     starts: Sequence[Start] = ()
+    arrived: Mapping[str, datetime] = field(default_factory=dict)
+    """When the broker had each event, by its id."""
 
 
 class Watching:
@@ -87,7 +89,7 @@ class Watching:
         now, nodes, pods = datetime.now(UTC), self.glance.nodes, self.glance.pods
         with contextlib.suppress(ApiError):
             nodes, pods = self._nodes(), self._pods()
-        self.glance = Glance(now, nodes, pods, events, self._world.job.starts())
+        self.glance = Glance(now, nodes, pods, events, self._world.job.starts(), dict(records.arrived))
         for event in events:
             if event.id not in self._told:
                 self._told.add(event.id)

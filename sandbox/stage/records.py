@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Final, TypeVar
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Message, TopicPartition
@@ -36,6 +37,8 @@ class Records:
             TopicPartition(name, partition, OFFSET_BEGINNING) for name in self._names for partition in partitions
         ])  # fmt: skip
         self._events: dict[str, list[Event]] = {topic.name: [] for topic in READ}
+        self.arrived: dict[str, datetime] = {}
+        """When the broker had each event first, by its id."""
         self.dead_letters: list[tuple[str, bytes]] = []
         """Reason and original bytes."""
 
@@ -95,7 +98,9 @@ class Records:
             self.dead_letters.append((reason.decode("utf-8", "replace"), value))
             return
         try:
-            self._events[topic].append(decode(value))
+            event = decode(value)
+            self._events[topic].append(event)
+            self.arrived.setdefault(event.id, datetime.fromtimestamp(message.timestamp()[1] / 1000, UTC))
         except SchemaError as error:
             self.dead_letters.append((f"unreadable in {topic}: {error}", value))
 

@@ -66,7 +66,7 @@ def incident(
 def command(seconds: float, step: StepName, action: Any = "begin") -> Event:
     """A step begins."""
     data = Command(
-        command=f"c-{step.value}", incident=INCIDENT, attempt=1, step=step, index=0, action=action, subject=f"run/{RUN}",
+        command=f"c-{step.value}", incident=INCIDENT, attempt=1, step=step, index=0, action=action, subject=f"run/{RUN}", epoch=1,
         deadline=at(600), not_after=at(600), reason="r", rulebook="r", trigger="fault",
     )  # fmt: skip
     return event(f"command-{step.value}-{action}-{seconds}", seconds, data)

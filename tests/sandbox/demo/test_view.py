@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -18,9 +19,21 @@ from sandbox.demo.shows import Screen, choose_show, save
 from sandbox.demo.watching import Glance
 from schemas.cluster import ISOLATED
 from schemas.commands import StepName
+from schemas.envelope import Event
 from schemas.records import IncidentState
 from schemas.signals import MilestoneName, Placement, ProcessExit, Progress
-from tests.sandbox.demo.events import at, command, decision, event, fault, incident, milestone, outcome, story
+from tests.sandbox.demo.events import (
+    RUN,
+    at,
+    command,
+    decision,
+    event,
+    fault,
+    incident,
+    milestone,
+    outcome,
+    story,
+)  # fmt: skip
 
 
 def node(name: str, *, isolated: bool = False, ready: str = "True") -> Object:
@@ -51,11 +64,11 @@ def test_a_recovery_is_told_from_the_fault_to_its_end_without_looks_and_pending_
         "signal: node-1: xid 46 once on chip GPU-1",
         "decision: in_place_recovery (rule self-heal, row 6): the fault heals",
         "recovery: acting: in_place_recovery",
-        "step: stop_processes begins (attempt 1)",
+        "step: stop_processes begins (attempt 1 of this recovery)",
         "step: stop_processes done, 2 pods told",
-        "step: heal_chips begins (attempt 1)",
+        "step: heal_chips begins (attempt 1 of this recovery)",
         "step: heal_chips done",
-        "step: start_processes begins (attempt 1)",
+        "step: start_processes begins (attempt 1 of this recovery)",
         "step: start_processes done, 2 pods told",
         "recovery: stabilising: in_place_recovery",
         "phase: all 2 ranks: they have found each other",
@@ -99,14 +112,63 @@ def test_a_decision_in_shadow_says_that_it_is_one_and_is_not_taken_for_what_was_
     assert [phase.name for phase in course.phases] == ["detection"]
 
 
-def test_an_end_says_whether_anybody_ordered_it() -> None:
-    placement = Placement(run="r", pod="p-0", rank=0)
-    crashed = ProcessExit(placement=placement, start=1, exit_code=1)
-    stopped = ProcessExit(placement=placement, start=1, exit_code=0, signal=15, ordered_attempt=1)
+def ended(seconds: float, *, epoch: int = 1, **how: Any) -> Event:
+    placement = Placement(run=RUN, pod="p-0", rank=0, epoch=epoch)
+    return event(f"exit-{seconds}-{epoch}", seconds, ProcessExit(placement=placement, start=1, **how))
 
-    assert told([event("a", 1, crashed), event("b", 1, stopped)]) == [
-        "signal: p-0: the training process ended with code 1, which nobody ordered",
-        "signal: p-0: the training process ended with signal 15, as ordered",
+
+def test_an_end_says_whether_relight_ordered_it() -> None:
+    assert told([ended(1, exit_code=1), ended(2, exit_code=0, signal=15, ordered_attempt=1)]) == [
+        "signal: p-0: the training process ended with code 1, which relight did not order",
+        "signal: p-0: the training process ended with signal 15, as relight ordered",
+    ]
+
+
+def test_a_normal_end_is_not_told_as_one_that_went_wrong() -> None:
+    assert told([ended(1, exit_code=0)]) == [
+        "signal: p-0: the training process ended with code 0, a normal end"
+    ]
+
+
+def test_an_end_of_a_pod_that_a_suspension_takes_away_is_told_as_that_and_a_later_one_is_not() -> None:
+    lines = told(
+        [
+            ended(0, exit_code=1),
+            command(1, StepName.SUSPEND_JOB),
+            ended(2, exit_code=0, signal=15),
+            ended(9, exit_code=0, signal=9, epoch=2),
+            ended(0.5, exit_code=0, signal=11),  # before it, and told late
+        ]
+    )
+
+    assert [line.rpartition(", ")[2] for line in lines if line.startswith("signal")] == [
+        "which relight did not order",
+        "as relight suspends the job",
+        "which relight did not order",
+        "which relight did not order",
+    ]
+
+
+def test_attempts_are_counted_within_a_recovery_though_their_numbers_run_on_over_the_run() -> None:
+    def numbered(attempt: int, of: str, step: StepName = StepName.STOP_PROCESSES, **more: Any) -> Event:
+        begun = command(attempt, step)
+        data = begun.data.model_copy(update={"attempt": attempt, "incident": of, **more})
+        return begun.model_copy(update={"data": data})
+
+    assert told(
+        [
+            numbered(3, "second"),
+            numbered(3, "second", StepName.START_PROCESSES),
+            numbered(4, "second"),
+            numbered(5, "third"),
+            numbered(17, "of a node", StepName.ISOLATE_NODE, subject="node/n"),
+        ]
+    ) == [
+        "step: stop_processes begins (attempt 1 of this recovery)",
+        "step: start_processes begins (attempt 1 of this recovery)",
+        "step: stop_processes begins (attempt 2 of this recovery)",
+        "step: stop_processes begins (attempt 1 of this recovery)",
+        "step: isolate_node begins",
     ]
 
 
@@ -171,7 +233,7 @@ def test_a_new_issue_has_phases_for_its_pods() -> None:
 
     assert course is not None
     assert [(phase.name, phase.seconds, phase.over) for phase in course.phases] == [
-        ("detection", 1.0, True), ("termination", 2.0, True), ("requeue", 2.0, True), ("warm up", 1.0, False),
+        ("detection", 1.0, True), ("termination", 2.0, True), ("requeue", 2.0, True), ("warm_up", 1.0, False),
     ]  # fmt: skip
 
 
