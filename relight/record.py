@@ -26,29 +26,44 @@ LEAST: Final = 6
 CANDIDATES: Final = 10
 """How many are listed where a prefix is that of several."""
 
-INCIDENTS: Final = """
-SELECT incident, state, paused, result, strategy, run, code, node, chip, attempts, fault_time, closed_at, reason
-FROM {db}.incidents
-WHERE ({run:String} = '' OR run = {run:String} OR length({run:String}) >= 6 AND startsWith(run, {run:String}))
-    AND ({node:String} = '' OR node = {node:String})
-    AND (NOT {open:Bool} OR state != 'closed')
+ATTEMPTS_OF_EACH: Final = "(SELECT incident, arraySort(groupUniqArray(attempt)) AS numbers FROM {db}.attempts{which} GROUP BY incident)"
+"""Numbers of each incident's attempts. They grow over all incidents of a run, since a supervisor refuses a lower one (design 8): people count
+within an incident, so a place in this list is what is shown."""
+_ATTEMPTS: Final = ATTEMPTS_OF_EACH.replace("{which}", " WHERE incident = {incident:String}")
+
+INCIDENTS: Final = f"""
+SELECT i.incident AS incident, state, paused, result, strategy, run, code, node, chip, length(a.numbers) AS attempts, fault_time,
+    closed_at, reason
+FROM {{db}}.incidents AS i
+LEFT JOIN {ATTEMPTS_OF_EACH.replace("{which}", "")} AS a ON a.incident = i.incident
+WHERE ({{run:String}} = '' OR run = {{run:String}} OR length({{run:String}}) >= 6 AND startsWith(run, {{run:String}}))
+    AND ({{node:String}} = '' OR node = {{node:String}})
+    AND (NOT {{open:Bool}} OR state != 'closed')
 ORDER BY fault_time DESC
-LIMIT {limit:UInt32}
+LIMIT {{limit:UInt32}}
+"""  # noqa: S608 - texts of our own; values are bound by the server
+INCIDENT: Final = f"""
+SELECT cluster, i.incident AS incident, run, state, result, result_cause, strategy, length(a.numbers) AS attempts, domain, code, node, chip,
+    rule, reason, fault_time, opened_at, closed_at, epoch, paused, trigger, rulebook
+FROM {{db}}.incidents AS i LEFT JOIN {_ATTEMPTS} AS a ON a.incident = i.incident WHERE i.incident = {{incident:String}}
+"""  # noqa: S608 - as above
+BUDGETS: Final = """
+SELECT run, incidents, job_retries_used, job_retries_left, pod_retries_used, pod_retries_left, unconditional_chain, hang_chain
+FROM {db}.jobs WHERE run IN (SELECT run FROM {db}.incidents WHERE incident = {incident:String})
 """
-INCIDENT: Final = """
-SELECT cluster, incident, run, state, result, result_cause, strategy, attempts, domain, code, node, chip, rule, reason, fault_time, opened_at,
-    closed_at, epoch, paused, trigger, rulebook
-FROM {db}.incidents WHERE incident = {incident:String}
-"""
-CHAIN: Final = """
-SELECT at, link, attempt, what, detail, event_id FROM {db}.cause_chain WHERE incident = {incident:String} ORDER BY at, ordinal
-"""
+CHAIN: Final = f"""
+SELECT at, link, nullIf(indexOf(a.numbers, c.attempt), 0) AS attempt, what, detail, event_id
+FROM {{db}}.cause_chain AS c LEFT JOIN {_ATTEMPTS} AS a ON a.incident = c.incident
+WHERE c.incident = {{incident:String}} ORDER BY at, ordinal
+"""  # noqa: S608 - as above
 INCIDENTS_LIKE: Final = """
 SELECT DISTINCT incident FROM {db}.incidents WHERE startsWith(incident, {id:String}) ORDER BY incident LIMIT {limit:UInt32}
 """
-PHASES: Final = """
-SELECT attempt, strategy, phase, seconds, state FROM {db}.phases WHERE incident = {incident:String} ORDER BY attempt, ordinal
-"""
+PHASES: Final = f"""
+SELECT nullIf(indexOf(a.numbers, p.attempt), 0) AS attempt, strategy, phase, seconds, state
+FROM {{db}}.phases AS p LEFT JOIN {_ATTEMPTS} AS a ON a.incident = p.incident
+WHERE p.incident = {{incident:String}} ORDER BY p.attempt, ordinal
+"""  # noqa: S608 - as above
 CONSIDERED: Final = """
 SELECT at, verdict, rule, ladder_row, reason, flags, looked_at, trigger FROM {db}.explained WHERE incident = {incident:String} ORDER BY at
 """
@@ -65,8 +80,23 @@ FROM {db}.node_standing
 WHERE ({node:String} = '' OR node = {node:String}) AND (NOT {held:Bool} OR held_for != '')
 ORDER BY node LIMIT {limit:UInt32}
 """
+RUNS_MEANT: Final = """
+SELECT id, max(called) AS name FROM
+(
+    SELECT run AS id, name AS called FROM {db}.jobs
+    UNION ALL
+    SELECT run, '' FROM {db}.incidents
+)
+WHERE id = {id:String} OR called = {id:String} OR length({id:String}) >= {least:UInt8} AND startsWith(id, {id:String})
+GROUP BY id ORDER BY id = {id:String} DESC, name = {id:String} DESC, id LIMIT {limit:UInt32}
+"""
+NODES_MEANT: Final = """
+SELECT node_uid, node FROM {db}.node_standing
+WHERE node_uid = {id:String} OR node = {id:String} OR length({id:String}) >= {least:UInt8} AND startsWith(node_uid, {id:String})
+ORDER BY node_uid = {id:String} DESC, node = {id:String} DESC, node_uid LIMIT {limit:UInt32}
+"""
 HOLDER: Final = """
-SELECT node, node_uid, held_for FROM {db}.node_standing WHERE node = {node:String} OR node_uid = {node:String}
+SELECT held_for FROM {db}.node_standing WHERE node_uid = {node:String}
 """
 EVENT: Final = """
 SELECT event_time, kind, run, node, chip, code, state, detail, source, trust, timequality FROM {db}.signals_once WHERE event_id = {event:String}

@@ -19,7 +19,7 @@ _WIDTH_WITHOUT_TERMINAL: Final = 160
 _SHORT: Final = 8
 """Letters of an id in a table: among a million ids, one in 4,300 shares these with another, and who asks for it is told of both."""
 _CUT: Final = (
-    "ids are shortened: `incidents`, `jobs` and `explain` take them so, orders take them whole (-o json)"
+    "ids are shortened: commands take them so, as far as they are those of one; whole they are in -o json"
 )
 _OBEYED: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
 """Controls, marks that turn the reading round, halves of letters, private letters, and separators of lines."""

@@ -66,10 +66,21 @@ def show_command(incident: str, *, output: str) -> None:
 
     INCIDENT is an id, or 6 letters of it and more, as far as they are those of one. In the chain: evidence, decision (with its rule), command,
     write (one call to the API), outcome, milestone, state. `relight explain` takes the event id of an evidence or a decision, and every
-    trigger. As JSON one object a row, ids whole: the incident, its phases, the chain, the decisions. Ends with 1 when there is no such
+    trigger. Attempts are counted within the incident, whatever the run had before; what all its incidents have used of the run's budgets stands
+    apart. As JSON one object a row, ids whole: the incident, its run, its phases, the chain, the decisions. Ends with 1 when there is no such
     incident, when there are several, or when the record does not answer.
     """
-    from relight.record import CHAIN, CONSIDERED, INCIDENT, LEAST, PHASES, ask, reader, whole_incident
+    from relight.record import (
+        BUDGETS,
+        CHAIN,
+        CONSIDERED,
+        INCIDENT,
+        LEAST,
+        PHASES,
+        ask,
+        reader,
+        whole_incident,
+    )
 
     with reader() as store:
         whole = whole_incident(store, incident)
@@ -77,11 +88,13 @@ def show_command(incident: str, *, output: str) -> None:
             hint = f"; the beginning of an id has {LEAST} letters or more" if len(incident) < LEAST else ""
             raise click.ClickException(f"no incident {plain(incident)!r} in the record{hint}")
         if output == "json":
-            for question in (INCIDENT, PHASES, CHAIN, CONSIDERED):
+            for question in (INCIDENT, BUDGETS, PHASES, CHAIN, CONSIDERED):
                 show(*ask(store, question, incident=whole), "json")
             return
-        columns, rows = ask(store, INCIDENT, incident=whole)
-        show(("what", "value"), zip(columns, rows[0], strict=True), output, title="incident")
+        for title, question in (("incident", INCIDENT), ("its run so far, with all its incidents", BUDGETS)):
+            columns, rows = ask(store, question, incident=whole)
+            for row in rows:  # the run is not there before it was seen
+                show(("what", "value"), zip(columns, row, strict=True), output, title=title)
         for title, question in (
             ("phases", PHASES),
             ("from evidence to end", CHAIN),

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import click
 
-from relight.orders import checked_subject, give, order_options
+from relight.orders import give, order_options
 
 
 @click.command()
@@ -22,14 +22,16 @@ def command(subject: str, *, lasting: str | None, by: str, reason: str) -> None:
     """Pause SUBJECT: evidence is kept, clocks of its incident stand still, nothing acts.
 
     \b
-    relight pause run/7f0c... --reason "storage maintenance" --for 2h
-    relight pause node/0b9e... --reason "we look at it ourselves"
+    relight pause run/7f0c2a --reason "storage maintenance" --for 2h
+    relight pause node/0b9e6c --reason "we look at it ourselves"
 
-    `relight incidents list` and `relight jobs` show what is paused. Ends with 0 when the broker has confirmed the order, 1 when it has not, 2
-    for a subject that takes no orders.
+    SUBJECT is run/RUN-ID or node/NODE-UID, or 6 letters of the id and more, as far as they are those of one. `relight incidents list` and
+    `relight jobs` show what is paused. Ends with 0 when the broker has confirmed the order, 1 when it has not or when it is not clear who is
+    meant, 2 for a subject that takes no orders.
     """
     from datetime import timedelta
 
+    from relight.subjects import subject_meant
     from runtime.settings import read_duration
     from schemas.mailbox import PauseOrder
 
@@ -40,4 +42,4 @@ def command(subject: str, *, lasting: str | None, by: str, reason: str) -> None:
         except ValueError as error:
             raise click.UsageError(str(error)) from None
         until = datetime.now(UTC) + duration if isinstance(duration, timedelta) else None
-    give(checked_subject(subject), PauseOrder(by=by, reason=reason, until=until))
+    give(subject_meant(subject), PauseOrder(by=by, reason=reason, until=until))

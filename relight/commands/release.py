@@ -2,49 +2,41 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import click
 
-from relight.orders import checked_subject, give, order_options
+from relight.orders import give, order_options
+from relight.tables import plain
+from schemas.ids import subject_name
 
 
 @click.command()
 @click.argument("node")
 @order_options
 def command(node: str, *, by: str, reason: str) -> None:
-    """Release NODE, given by its UID (`relight nodes` and `kubectl get node -o yaml` show it): names are used again, UIDs are not.
+    """Release NODE, given by its UID or 6 letters of it and more (`relight nodes -o json` shows it): names are used again, UIDs are not.
 
     \b
     relight nodes --held
     relight release 0b9e6c1e-... --reason "board replaced, burn-in passed"
 
     The record is asked first: a name is refused with its UID, and what nobody holds is said. Ends with 0 when the broker has confirmed the
-    order, 1 when it has not or NODE is a name, 2 for wrong usage.
+    order, 1 when it has not or when it is not clear which node is meant, 2 for wrong usage.
     """
+    from relight.subjects import subject_meant
     from schemas.mailbox import ReleaseNodeOrder
 
-    uid = node.removeprefix("node/")
-    subject = checked_subject(f"node/{uid}")
-    _look_up(uid)
+    subject = subject_meant(f"node/{node.removeprefix('node/')}")
+    _say_if_not_held(subject_name(subject))
     give(subject, ReleaseNodeOrder(by=by, reason=reason))
 
 
-def _look_up(uid: str) -> None:
-    """Say what the record knows of it. The order does not need the record: a store that is away must not keep a node isolated."""
+def _say_if_not_held(uid: str) -> None:
+    """The order does not need the record: a store that is away must not keep a node isolated."""
     from relight.record import HOLDER, ask, reader
-    from relight.tables import plain
 
-    try:
-        with reader() as store:
-            _, known = ask(store, HOLDER, node=uid)
-    except click.ClickException as away:
-        click.echo(f"the record was not asked who holds it: {plain(away.format_message())}", err=True)
-        return
-    held = {row_uid: held_for for _, row_uid, held_for in known}
-    if uid in held:
-        if not held[uid]:
+    with contextlib.suppress(click.ClickException), reader() as store:
+        _, known = ask(store, HOLDER, node=uid)
+        if known and not known[0][0]:
             click.echo(f"nothing in the record holds {plain(uid)}; the order is given all the same", err=True)
-        return
-    if held:
-        others = ", ".join(plain(other) for other in held)
-        raise click.ClickException(f"{plain(uid)} is the name of a node; right would be its UID: {others}")
-    click.echo(f"the record knows no node {plain(uid)}; the order is given all the same", err=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from relight.orders import checked_subject, give, order_options
+from relight.orders import give, order_options
 
 
 @click.command()
@@ -14,10 +14,12 @@ def command(subject: str, *, by: str, reason: str) -> None:
     """Resume SUBJECT (run/RUN-ID or node/NODE-UID): old news is looked at again before anything acts on it.
 
     \b
-    relight resume run/7f0c... --reason "maintenance is over"
+    relight resume run/7f0c2a --reason "maintenance is over"
 
-    Ends with 0 when the broker has confirmed the order, 1 when it has not, 2 for a subject that takes no orders.
+    6 letters of the id and more are enough, as far as they are those of one. Ends with 0 when the broker has confirmed the order, 1 when it has
+    not or when it is not clear who is meant, 2 for a subject that takes no orders.
     """
+    from relight.subjects import subject_meant
     from schemas.mailbox import ResumeOrder
 
-    give(checked_subject(subject), ResumeOrder(by=by, reason=reason))
+    give(subject_meant(subject), ResumeOrder(by=by, reason=reason))

@@ -8,6 +8,8 @@ from datetime import datetime
 from typing import Any, Final
 
 from audit.store import Store
+from relight.record import ATTEMPTS_OF_EACH
+from relight.report.evidence import cause_of
 from relight.report.plots import Plots, draw
 
 PHASES: Final = (
@@ -58,13 +60,15 @@ SELECT
     i.node AS node,
     i.chip AS chip,
     i.reason AS reason,
-    i.attempts AS attempts,
+    length(a.numbers) AS attempts,
+    i.trigger AS trigger,
     i.fault_time AS fault_time,
     r.rto_seconds AS rto_seconds,
     r.rto_first_step_seconds AS first_step,
     r.outcome AS outcome
 FROM {{db}}.incidents AS i
 INNER JOIN {{db}}.rto AS r ON r.cluster = i.cluster AND r.incident = i.incident
+LEFT JOIN {ATTEMPTS_OF_EACH.replace("{which}", "")} AS a ON a.incident = i.incident
 WHERE i.{_WINDOW.replace(" AND ", " AND i.")}
 ORDER BY i.fault_time DESC LIMIT {{limit:UInt32}}
 """  # noqa: S608 - as above
@@ -72,8 +76,14 @@ SPANS: Final = """
 SELECT incident, attempt, phase, state, began_at, ended_at, seconds FROM {db}.phases
 WHERE incident IN {incidents:Array(String)} ORDER BY incident, attempt, ordinal
 """
-CHAINS: Final = """
-SELECT incident, at, link, attempt, what, detail FROM {db}.cause_chain WHERE incident IN {incidents:Array(String)} ORDER BY incident, at, ordinal
+_OF_THESE: Final = ATTEMPTS_OF_EACH.replace("{which}", " WHERE incident IN {incidents:Array(String)}")
+CHAINS: Final = f"""
+SELECT c.incident AS incident, at, link, nullIf(indexOf(a.numbers, c.attempt), 0) AS attempt, what, detail
+FROM {{db}}.cause_chain AS c LEFT JOIN {_OF_THESE} AS a ON a.incident = c.incident
+WHERE c.incident IN {{incidents:Array(String)}} ORDER BY incident, at, ordinal
+"""  # noqa: S608 - as above
+EVIDENCE: Final = """
+SELECT event_id, kind, exit_code, exit_signal, oom, rank, name, state FROM {db}.signals_once WHERE event_id IN {triggers:Array(String)}
 """
 POINTS: Final = f"""
 SELECT strategy, fault_time, rto_seconds, outcome, code FROM {{db}}.rto WHERE {_WINDOW} ORDER BY fault_time DESC LIMIT {_DRAWN}
@@ -115,6 +125,8 @@ class Content:
     made_at: datetime
     strategies: list[dict[str, Any]]
     medians: dict[str, list[Bar]]
+    """Of each phase by itself: they do not add up to the median recovery time, which is `median_rto`."""
+    median_rto: dict[str, float | None]
     stories: list[Story]
     lemons: list[dict[str, Any]]
     held: list[dict[str, Any]]
@@ -148,6 +160,7 @@ def read_content(
         made_at=made_at,
         strategies=strategies,
         medians=_medians(_rows(store, MEDIANS, window)),
+        median_rto={row["strategy"]: row["p50"] for row in strategies},
         stories=list(stories.values()),
         lemons=_rows(store, LEMONS, window),
         held=_rows(store, HELD, {}),
@@ -163,7 +176,11 @@ def _read_stories(store: Store, stories: dict[str, Story], some: list[str]) -> N
         _add_span(stories[row["incident"]], row)
     for row in _rows(store, CHAINS, named):
         stories[row["incident"]].chain.append(row)
+    triggers = {"triggers": [stories[incident].facts["trigger"] for incident in some]}
+    seen = {row["event_id"]: row for row in _rows(store, EVIDENCE, triggers)}
     for incident in some:
+        facts = stories[incident].facts
+        facts["cause"] = cause_of(facts["code"], seen.get(facts["trigger"]))
         stories[incident].bars = lay_out(stories[incident].facts.pop("spans", []))
 
 

@@ -1,6 +1,6 @@
 """The pictures of recovery times as coordinates, for the template to draw as SVG. Pure.
 
-Two: each incident as a point over the days (what never came back stands on the upper edge, so that it cannot hide), and for each strategy the
+Two: each incident as a point over time (what never came back stands on the upper edge, so that it cannot hide), and for each strategy the
 share of *all* its incidents that was stable again within a time. A curve that ends below 100 % is one whose rest never came back, or is still
 open. Time is drawn by its logarithm: a restart in place and a job that waited for a spare differ by a hundred.
 """
@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
+from relight.report.time_axis import TimeAxis, axis_of
+
 WIDTH: Final = 560.0
 HEIGHT: Final = 250.0
 LEFT, RIGHT, TOP, BOTTOM = 52.0, 12.0, 14.0, 28.0
 COLOURS: Final = 6
 """Colours of strategies in the style sheet; more strategies begin again."""
 _TICKS: Final = (1, 3, 10, 30, 60, 180, 600, 1800, 3600, 10_800, 36_000, 86_400, 604_800)
-_DAYS: Final = 5
 Scale = Callable[[float], float]
 
 
@@ -60,7 +61,7 @@ class Plots:
     curves: list[Curve]
     seconds_up: list[Tick]
     seconds_along: list[Tick]
-    days: list[Tick]
+    moments: list[Tick]
     shares: list[Tick]
     colours: dict[str, int]
 
@@ -84,13 +85,14 @@ def draw(rows: Sequence[dict[str, Any]], since: datetime, until: datetime) -> Pl
     def along(seconds: float) -> float:
         return LEFT + share_of_scale(seconds) * (WIDTH - LEFT - RIGHT)
 
+    axis = axis_of((row["fault_time"] for row in rows), since, until)
     ticks = [tick for tick in _TICKS if least <= tick <= most]
     return Plots(
-        dots=[_dot(row, colours, since, until, up) for row in rows],
+        dots=[_dot(row, colours, axis, up) for row in rows],
         curves=[_curve(name, colour, rows, along) for name, colour in colours.items()],
         seconds_up=[Tick(up(tick), _named(tick)) for tick in ticks],
         seconds_along=[Tick(along(tick), _named(tick)) for tick in ticks],
-        days=_days(since, until),
+        moments=[Tick(_across(axis.share(at)), label) for at, label in axis.lines()],
         shares=[Tick(_share_up(share), f"{share:.0%}") for share in (0.0, 0.25, 0.5, 0.75, 1.0)],
         colours=colours,
     )
@@ -104,12 +106,12 @@ def _bounds(measured: Iterable[float]) -> tuple[float, float]:
     return float(least), float(most if most > least else 2 * least)
 
 
-def _dot(row: dict[str, Any], colours: dict[str, int], since: datetime, until: datetime, up: Scale) -> Dot:
+def _dot(row: dict[str, Any], colours: dict[str, int], axis: TimeAxis, up: Scale) -> Dot:
     recovered = row["outcome"] == "recovered"
     y = up(row["rto_seconds"]) if recovered else TOP / 2
-    return Dot(
-        _day(row["fault_time"], since, until), y, colours[row["strategy"]], row["outcome"], row["code"] or ""
-    )
+    says = row["code"] or f"{row['strategy']}, no fault code".replace("_", " ")
+    x = _across(axis.share(row["fault_time"]))
+    return Dot(x, y, colours[row["strategy"]], row["outcome"], says)
 
 
 def _curve(name: str, colour: int, rows: Sequence[dict[str, Any]], along: Scale) -> Curve:
@@ -129,19 +131,8 @@ def _share_up(share: float) -> float:
     return HEIGHT - BOTTOM - share * (HEIGHT - TOP - BOTTOM)
 
 
-def _day(moment: datetime, since: datetime, until: datetime) -> float:
-    whole = (until - since).total_seconds() or 1.0
-    return LEFT + (moment - since).total_seconds() / whole * (WIDTH - LEFT - RIGHT)
-
-
-def _days(since: datetime, until: datetime) -> list[Tick]:
-    step = (until - since) / _DAYS
-    moments = [since + step * number for number in range(_DAYS + 1)]
-    short = step.total_seconds() < 86_400  # noqa: PLR2004 - a day
-    return [
-        Tick(_day(moment, since, until), f"{moment:%d %b %H:%M}" if short else f"{moment:%d %b}")
-        for moment in moments
-    ]
+def _across(share: float) -> float:
+    return LEFT + share * (WIDTH - LEFT - RIGHT)
 
 
 def _named(seconds: int) -> str:

@@ -29,6 +29,40 @@ def test_an_order_without_a_reason_is_none() -> None:
     assert CliRunner().invoke(main, ["release", "uid-1"]).exit_code == 2
 
 
+RUN, NODE = "7f0c1d2e-0000-4000-8000-00000000000a", "0b9e6c1e-0000-4000-8000-00000000000b"
+
+
+@pytest.fixture
+def given(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Subjects of orders that were given, while no store is there."""
+    orders: list[str] = []
+    monkeypatch.setenv("RELIGHT_STORE__PORT", "1")
+    for command in ("pause", "resume", "cancel", "release"):
+        monkeypatch.setattr(
+            f"relight.commands.{command}.give", lambda subject, _order: orders.append(subject)
+        )
+    return orders
+
+
+@pytest.mark.parametrize("command", ["pause", "resume", "cancel"])
+def test_without_the_record_only_a_whole_id_is_taken(command: str, given: list[str]) -> None:
+    cut = CliRunner().invoke(main, [command, f"run/{RUN[:8]}", "--reason", "x"])
+    whole = CliRunner().invoke(main, [command, f"run/{RUN}", "--reason", "x"])
+
+    assert cut.exit_code == 1
+    assert "the record was not asked who that is" in cut.output
+    assert "this is no whole UID; nothing was ordered; right would be one of `relight jobs" in cut.output
+    assert whole.exit_code == 0, whole.output
+    assert "the order is given all the same" in whole.output
+    assert given == [f"run/{RUN}"]
+
+
+def test_a_release_without_the_record_takes_a_whole_uid_only(given: list[str]) -> None:
+    assert CliRunner().invoke(main, ["release", NODE[:8], "--reason", "x"]).exit_code == 1
+    assert CliRunner().invoke(main, ["release", NODE, "--reason", "x"]).exit_code == 0
+    assert given == [f"node/{NODE}"]
+
+
 @pytest.mark.slow
 def test_orders_reach_their_mailboxes(
     kafka: KafkaBroker, topic_name: str, monkeypatch: pytest.MonkeyPatch
@@ -39,13 +73,14 @@ def test_orders_reach_their_mailboxes(
     monkeypatch.setenv("RELIGHT_KAFKA__BOOTSTRAP", kafka.bootstrap)
     monkeypatch.setenv("RELIGHT_TOPICS__PREFIX", prefix)
     monkeypatch.setenv("RELIGHT_CLUSTER", "lab")
+    monkeypatch.setenv("RELIGHT_STORE__PORT", "1")
     common = ("--by", "sre", "--reason", "drill")
 
     for arguments in (
-        ("pause", "run/r1", "--for", "30m", *common),
-        ("resume", "run/r1", *common),
-        ("cancel", "run/r1", *common),
-        ("release", "uid-1", *common),
+        ("pause", f"run/{RUN}", "--for", "30m", *common),
+        ("resume", f"run/{RUN}", *common),
+        ("cancel", f"run/{RUN}", *common),
+        ("release", NODE, *common),
     ):
         result = CliRunner().invoke(main, arguments)
         assert result.exit_code == 0, result.output
@@ -58,7 +93,7 @@ def test_orders_reach_their_mailboxes(
         CancelIncidentOrder,
         ReleaseNodeOrder,
     ]
-    assert [event.subject for event in events] == ["run/r1", "run/r1", "run/r1", "node/uid-1"]
+    assert [event.subject for event in events] == [f"run/{RUN}", f"run/{RUN}", f"run/{RUN}", f"node/{NODE}"]
     assert {(order.by, order.reason) for order in orders} == {("sre", "drill")}
     assert timedelta(minutes=29) < orders[0].until - datetime.now(UTC) <= timedelta(minutes=30)
 

@@ -18,6 +18,7 @@ from audit.settings import StoreSettings
 from audit.store import Store
 from relight.cli import main
 from sandbox.clickhouse import ClickHouse
+from schemas.commands import StepName
 from schemas.facts import NodeSeen, RunSeen, WorkloadKind
 from schemas.mailbox import HoldAnswer, HoldCause, HoldRequest, PauseOrder, ResumeOrder
 from schemas.records import Decision, FaultDomain, IncidentState
@@ -137,6 +138,33 @@ def test_one_incident_is_shown_with_its_phases_chain_and_what_was_considered(rel
         assert expected in result.output
 
 
+def test_attempts_are_counted_within_their_incident_and_the_runs_budget_stands_apart(
+    relight: Any, filled: Store
+) -> None:
+    story = Story(
+        offsets=dict.fromkeys(("incidents.v1", "decisions.v1", "commands.v1", "inbox.v1", "signals.v1"), 400)
+    )
+    story.decision("run-a", "third-of-run", 0, "attribute", 1)
+    for number, step in ((7, StepName.STOP_PROCESSES), (9, StepName.SUSPEND_JOB)):
+        story.decision("run-a", "third-of-run", number, "in_place_recovery", number)
+        story.command("run-a", "third-of-run", number, step, 0, number)
+    story.state("third-of-run", 9, IncidentState.ACTING, 9)
+    put(filled, story.records)
+
+    (listed,) = rows(relight("incidents", "list", "--run", "run-a", "-o", "json"))
+    shown = rows(relight("incidents", "show", "third-of-run", "-o", "json"))
+    of_the_run = rows(relight("incidents", "show", "inc-1", "-o", "json"))[1]
+
+    assert (listed["attempts"], shown[0]["attempts"]) == (2, 2)
+    assert {row["attempt"] for row in shown if "phase" in row} == {1, 2}
+    assert [(row["what"], row["attempt"]) for row in shown if row.get("link") in {"command", "decision"}] == [
+        ("attribute by self-heal (row 6)", None), ("in_place_recovery by self-heal (row 6)", 1),
+        ("begin stop_processes", 1), ("in_place_recovery by self-heal (row 6)", 2), ("begin suspend_job", 2),
+    ]  # fmt: skip
+    assert (of_the_run["run"], of_the_run["job_retries_used"], of_the_run["incidents"]) == ("run-1", 0, 1)
+    assert "its run so far" in relight("incidents", "show", "inc-1").output
+
+
 def test_an_incident_nobody_knows_is_an_error_that_says_so(relight: Any) -> None:
     result = relight("incidents", "show", "nope\x1b[2J")
 
@@ -181,7 +209,9 @@ def test_an_event_is_explained_by_the_decision_about_it(
 
 
 def test_sql_reads_and_nothing_else(relight: Any) -> None:
-    question = "SELECT recovered FROM reading.rto_by_strategy WHERE strategy = 'in_place_recovery'"
+    question = (
+        "SELECT recovered FROM reading.rto_by_strategy WHERE strategy = 'in_place_recovery' AND recovered > 0"
+    )
 
     assert rows(relight("sql", question, "-o", "json")) == [{"recovered": 1}]
     refused = relight("sql", "DROP TABLE reading.signals")
@@ -253,19 +283,28 @@ def test_an_answer_that_was_cut_says_so(relight: Any) -> None:
 @pytest.fixture
 def given(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     orders: list[str] = []
-    monkeypatch.setattr("relight.commands.release.give", lambda subject, _order: orders.append(subject))
+    for command in ("pause", "release"):
+        monkeypatch.setattr(
+            f"relight.commands.{command}.give", lambda subject, _order: orders.append(subject)
+        )
     return orders
+
+
+UNKNOWN = "99999999-0000-4000-8000-000000000000"
 
 
 @pytest.mark.parametrize(
     ("node", "code", "says", "ordered"),
     [
         (NODE.uid, 0, "", [f"node/{NODE.uid}"]),
-        (NODE.name, 1, f"right would be its UID: {NODE.uid}", []),
-        ("no-such\x1b[2J", 0, "the record knows no node no-such", ["node/no-such\x1b[2J"]),
+        (NODE.uid[:8], 0, f"{NODE.uid[:8]} is {NODE.uid}", [f"node/{NODE.uid}"]),
+        (NODE.uid[:5], 1, "or 6 letters of it and more", []),
+        (NODE.name, 1, f"is the name of a node; right would be its UID: {NODE.uid}", []),
+        ("no-such\x1b[2J", 1, "the record knows no node no-such", []),
+        (UNKNOWN, 0, "given all the same", [f"node/{UNKNOWN}"]),
     ],
 )
-def test_a_release_asks_the_record_who_holds_the_node(
+def test_a_release_asks_the_record_which_node_is_meant(
     node: str, code: int, says: str, ordered: list[str], relight: Any, given: list[str]
 ) -> None:
     result = relight("release", node, "--reason", "replaced")
@@ -275,13 +314,56 @@ def test_a_release_asks_the_record_who_holds_the_node(
     assert "\x1b" not in result.output
 
 
-def test_a_release_does_not_need_the_record(monkeypatch: pytest.MonkeyPatch, given: list[str]) -> None:
-    monkeypatch.setenv("RELIGHT_STORE__PORT", "1")
+RUNS = ("aaaa1111-0000-4000-8000-000000000001", "aaaa1111-0000-4000-8000-000000000002")
 
-    result = CliRunner().invoke(main, ["release", "uid-1", "--reason", "replaced"])
 
-    assert (result.exit_code, given) == (0, ["node/uid-1"])
-    assert "was not asked" in result.output
+@pytest.fixture(scope="module")
+def runs(filled: Store) -> tuple[str, str]:
+    """Two runs whose ids begin alike, one of them seen only in what was decided."""
+    story = Story(offsets=dict.fromkeys(("incidents.v1", "decisions.v1", "signals.v1"), 600))
+    seen = RunSeen(
+        run=RUNS[0], workload=WorkloadKind.JOB, namespace="team", name="seen", object_uid=RUNS[0], epoch=1, size=4, supervised=True,
+    )  # fmt: skip
+    story.tell(SIGNALS, f"run/{RUNS[0]}", seen, 0)
+    story.decision(RUNS[1], "inc-of-twin", 1, "in_place_recovery", 2)
+    story.state("inc-of-twin", 1, IncidentState.ACTING, 2)
+    put(filled, story.records)
+    return RUNS
+
+
+@pytest.mark.parametrize(
+    ("run", "code", "says", "ordered"),
+    [
+        (RUNS[0], 0, "", [f"run/{RUNS[0]}"]),
+        (RUNS[1], 0, "", [f"run/{RUNS[1]}"]),
+        (RUNS[0][:8], 1, "begins several ids", []),
+        ("seen", 1, f"is the name of a job; right would be its UID: {RUNS[0]}", []),
+        (
+            "bbbb1111",
+            1,
+            "the record knows no run bbbb1111, and this is no whole UID; nothing was ordered",
+            [],
+        ),
+        ("run-1' OR '1", 1, "the record knows no run", []),
+        (UNKNOWN, 0, "the record knows no run", [f"run/{UNKNOWN}"]),
+    ],
+)
+@pytest.mark.usefixtures("runs")
+def test_a_shortened_run_is_paused_only_if_it_is_that_of_one(
+    run: str, code: int, says: str, ordered: list[str], relight: Any, given: list[str]
+) -> None:
+    result = relight("pause", f"run/{run}", "--reason", "storage")
+
+    assert (result.exit_code, given) == (code, ordered), result.output
+    assert says in result.output
+
+
+@pytest.mark.usefixtures("twins")
+def test_the_beginning_of_one_runs_id_is_enough(relight: Any, given: list[str]) -> None:
+    result = relight("pause", "run/7f0c1d2e", "--reason", "storage")
+
+    assert (result.exit_code, given) == (0, ["run/7f0c1d2e-0000-4000-8000-00000000000a"]), result.output
+    assert "7f0c1d2e is 7f0c1d2e-0000" in result.output
 
 
 def test_the_list_of_incidents_reads_at_100_columns_with_ids_on_one_line(

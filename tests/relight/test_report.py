@@ -18,7 +18,9 @@ from relight.cli import main
 from relight.report.content import lay_out, read_content
 from relight.report.page import make_page, seconds
 from schemas.commands import StepName
-from schemas.records import IncidentResult, IncidentState
+from schemas.records import Decision, FaultDomain, Incident, IncidentResult, IncidentState
+from schemas.signals import Placement, ProcessExit
+from schemas.topics import DECISIONS, INCIDENTS, SIGNALS
 from tests.audit.story import START, Story, in_place, put
 
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>\"'\u202egnp\x1b[2J"
@@ -51,14 +53,35 @@ def told() -> Story:
     story.decision(HOSTILE, "inc-open", 1, "in_place_recovery", 2, "hostile")
     story.state("inc-open", 1, IncidentState.ACTING, 2)
     story.command(HOSTILE, "inc-open", 1, StepName.STOP_PROCESSES, 0, 2)
-    story.decision("run-x", "inc-never", 1, "in_place_recovery", 2)
-    story.command("run-x", "inc-never", 1, StepName.STOP_PROCESSES, 0, 2)
-    story.state("inc-never", 1, IncidentState.CLOSED, 90, result=IncidentResult.FAILED)
+    story.decision("run-x", "inc-never", 8, "in_place_recovery", 2)
+    story.command("run-x", "inc-never", 8, StepName.STOP_PROCESSES, 0, 2)
+    story.state("inc-never", 8, IncidentState.CLOSED, 90, result=IncidentResult.FAILED)
+    ends_with_code_1(story)
     return story
 
 
-@pytest.fixture
-def page(store_settings: StoreSettings) -> Any:
+def ends_with_code_1(story: Story) -> None:
+    """A process ended and no chip's fault explains it: no code is named."""
+    ended = ProcessExit(placement=Placement(run="run-y", rank=3), start=1, exit_code=17)
+    story.tell(SIGNALS, "run/run-y", ended, 0, id="exit-y")
+    decided = Decision(
+        verdict="unconditional_job_reschedule", rule="abnormal-end", row="10", reason="nothing explains it", rulebook=story.rulebook,
+        trigger="exit-y", trigger_time=START, incident="inc-exit", attempt=1, domain=FaultDomain.PROCESS,
+    )  # fmt: skip
+    story.tell(DECISIONS, "run/run-y", decided, 1)
+    story.command("run-y", "inc-exit", 1, StepName.SUSPEND_JOB, 0, 1)
+    opened = Incident(
+        incident="inc-exit", state=IncidentState.ACTING, opened_at=START, fault_time=START, updated_at=START, attempt=1,
+        strategy="unconditional_job_reschedule", trigger="exit-y", domain=FaultDomain.PROCESS, epoch=1, rulebook=story.rulebook,
+    )  # fmt: skip
+    story.tell(INCIDENTS, "inc-exit", opened, 1)
+
+
+@pytest.fixture(scope="module")
+def page(request: pytest.FixtureRequest) -> str:
+    """Made once: tests read it."""
+    running = request.getfixturevalue("clickhouse")
+    store_settings = StoreSettings(port=running.port, database="report_page")
     with Store(store_settings, store_settings.migrator) as store:
         migrate(store, lambda: datetime.now(UTC))
         put(store, told().records)
@@ -93,11 +116,11 @@ def test_there_are_pictures_of_the_times_and_of_each_timeline(page: str) -> None
     seen.feed(page)
 
     assert seen.tags.count("svg") == 2
-    assert seen.tags.count("circle") == 8
-    assert seen.tags.count("polyline") == 1
+    assert seen.tags.count("circle") == 9
+    assert seen.tags.count("polyline") == 2
     assert (
-        page.count("track tall") == 1 + 6 + 1
-    )  # the style, six recoveries, the one that is open since its decision
+        page.count("track tall") == 1 + 6 + 2
+    )  # the style, six recoveries, the two that are open since their decisions
     assert "prefers-color-scheme: dark" in page
 
 
@@ -108,6 +131,36 @@ def test_censored_incidents_stand_beside_the_percentiles(page: str) -> None:
     assert row
     cells = re.findall(r">([^<]*)</td>", row[1])
     assert cells == ["8", "6", "43.0 s", "45.0 s", "45.0 s", "1", "1", "0"]
+
+
+@pytest.mark.slow
+def test_an_incident_without_a_fault_code_says_what_it_began_with(page: str) -> None:
+    (shown,) = re.findall(r"<span class=\"what\">unconditional job reschedule.*?</details>", page, re.DOTALL)
+
+    assert "rank 3 ended with code 17" in shown
+    assert "Began with rank 3 ended with code 17; decided because nothing explains it." in shown
+
+
+@pytest.mark.slow
+def test_attempts_are_those_of_their_incident(page: str) -> None:
+    (shown,) = re.findall(r"<details>(?:(?!</details>).)*incident inc-never.*?</details>", page, re.DOTALL)
+
+    assert "incident inc-never, 1 attempt" in shown
+    assert re.findall(r"<td class=\"number\">(\d*)</td>", shown)
+    assert "8" not in re.findall(r"<td class=\"number\">(\d*)</td>", shown)
+
+
+@pytest.mark.slow
+def test_beside_the_medians_of_phases_stands_the_median_of_whole_incidents(page: str) -> None:
+    section = page.partition("Where the time goes")[2].partition("Nodes that are held")[0]
+    row = re.search(r"<tr><td[^>]*>in place recovery</td>.*?</tr>", section, re.DOTALL)
+
+    assert row
+    assert row[0].count('class="bar ') == 5
+    assert row[0].endswith(
+        "43.0 s</td></tr>"
+    )  # as in the table of percentiles; the phases' medians come to less
+    assert "need not add up" in section
 
 
 @pytest.mark.slow

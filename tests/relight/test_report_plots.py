@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -52,6 +53,35 @@ def test_slower_is_higher_and_later_is_further_right() -> None:
     assert [tick.label for tick in plots.seconds_up] == ["30 s", "1 min", "3 min", "10 min", "30 min", "1 h"]
 
 
+def test_the_axis_is_as_long_as_what_happened_and_not_as_what_was_asked_for() -> None:
+    minutes = [row(30, day=20 + minute / 1440) for minute in (0, 4, 9, 14)]
+    plots = draw(minutes, START, UNTIL)
+
+    assert plots is not None
+    across = [(dot.x - LEFT) / (WIDTH - LEFT - RIGHT) for dot in plots.dots]
+    assert across[0] < 0.1
+    assert across[-1] > 0.9
+    assert [tick.label for tick in plots.moments] == ["21 Mar 12:00", "12:05", "12:10"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "labels"),
+    [
+        (0, ["01 Mar 11:59:30", "11:59:40", "11:59:50", "12:00:00", "12:00:10", "12:00:20", "12:00:30"]),
+        (3 * 3600, ["01 Mar 12:00", "13:00", "14:00", "15:00"]),
+        (20 * 3600, ["01 Mar 12:00", "18:00", "02 Mar 00:00", "06:00"]),
+        (86_400 * 6, ["02 Mar", "04 Mar", "06 Mar"]),
+    ],
+)
+def test_lines_of_the_axis_stand_at_round_times_with_the_day_where_it_is_new(
+    seconds: float, labels: list[str]
+) -> None:
+    plots = draw([row(30, day=0), row(60, day=seconds / 86_400)], START, UNTIL)
+
+    assert plots is not None
+    assert [tick.label for tick in plots.moments] == labels
+
+
 @given(
     st.lists(
         st.tuples(
@@ -73,6 +103,8 @@ def test_everything_is_inside_the_frame(told: list[tuple[float, str, str, float]
         LEFT - 0.1 <= dot.x <= WIDTH - RIGHT + 0.1 and 0 <= dot.y <= HEIGHT - BOTTOM + 0.1
         for dot in plots.dots
     )
+    assert 1 <= len(plots.moments) <= 8
+    assert all(LEFT - 0.1 <= tick.at <= WIDTH - RIGHT + 0.1 for tick in plots.moments)
     for curve in plots.curves:
         points = [tuple(map(float, point.split(","))) for point in curve.points.split()]
         assert all(
