@@ -284,20 +284,33 @@ def test_a_controllers_mistake_is_not_the_end_of_the_others_work() -> None:
     assert len(mistaken.asked_at) == 2  # and it is tried again, later
 
 
+class Waits(threading.Event):
+    """Remembers for how long it was waited for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[float | None] = []
+
+    def wait(self, timeout: float | None = None) -> bool:
+        self.told.append(timeout)
+        return super().wait(timeout)
+
+
 def test_an_idle_cluster_is_asked_nothing_and_the_end_is_soon() -> None:
     api, stop = Api(), threading.Event()
     controller = Wants()
     loop = Loop(api, [controller], empty=lambda _, __: 0, clock=lambda: datetime.now(UTC))  # type: ignore[arg-type]
+    loop._awake = waits = Waits()
     running = threading.Thread(target=loop.run, args=(stop,))
     running.start()
-    while len(api.asked) < 2 * len(Kind) or not controller.asked_at:
+    while len(api.asked) < 2 * len(Kind) or not waits.told:
         time.sleep(0.01)
-    before = list(api.asked)
 
-    time.sleep(0.3)
     stop.set()
     running.join(10)
 
     assert not running.is_alive()
-    assert api.asked == before
+    assert set(waits.told) == {None}, "it waits to be woken, and for nothing else"
     assert len(controller.asked_at) == 1
+    assert {asked.split()[0] for asked in api.asked} == {"list", "watch"}
+    assert len(api.asked) == len(set(api.asked)) == 2 * len(Kind)
