@@ -64,7 +64,9 @@ class Tally:
 
     def in_words(self, what: str) -> str:
         """One line for the audit trail."""
-        return f"{what}: {counted(self.written, 'pod')} told, {self.standing} had been, {self.missed} not yet"
+        others = [(self.standing, "had been told before"), (self.missed, "not yet")]
+        rest = "".join(f", {number} {how}" for number, how in others if number)
+        return f"{what}: {counted(self.written, 'pod')} told{rest}"
 
 
 def order_of(pod: Object) -> Desired | None:
