@@ -81,3 +81,15 @@ SELECT
 FROM {db}.attempt_totals AS t FINAL
 -- An attempt begins with its first command; a decision alone, such as to wait, is none.
 WHERE t.began_at < toDateTime64('2199-01-01 00:00:00', 3, 'UTC');
+
+CREATE OR REPLACE VIEW {db}.incident_spans AS
+SELECT
+    t.cluster AS cluster,
+    t.incident AS incident,
+    c.run AS run,
+    t.fault_time AS fault_time,
+    t.opened_at AS opened_at,
+    -- The last ranks tell what the first one closed the incident with.
+    if(t.closed_at = toDateTime64('2199-01-01 00:00:00', 6, 'UTC'), t.closed_at, t.closed_at + INTERVAL 1 MINUTE) AS until
+FROM {db}.incident_totals AS t FINAL
+INNER JOIN {db}.incident_causes AS c FINAL ON c.cluster = t.cluster AND c.incident = t.incident;

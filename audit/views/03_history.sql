@@ -2,47 +2,50 @@
 
 -- The step at the fault is the last one told before it, not the highest ever: a run that was set back counts from where it was. What an attempt
 -- restored is what the process said it loaded after the decision, and the state it holds is as old as the begin of its save (recovery 8).
+-- Other systems may tell of checkpoints too: their word stands where the run's own processes told nothing, and `told_by` says which it was.
 CREATE OR REPLACE VIEW {db}.rpo AS
-WITH spans AS
+WITH reached AS
 (
-    SELECT cluster, incident, attempt, run, began, decided, coalesce(next_decided, closed + INTERVAL 1 HOUR, toDateTime64('2199-01-01 00:00:00', 6, 'UTC')) AS until
-    FROM {db}.boundaries
-), reached AS
-(
-    SELECT spans.cluster AS cluster, spans.incident AS incident, spans.attempt AS attempt, argMax(m.step, (m.last_at, m.step)) AS step
+    SELECT f.cluster AS cluster, f.incident AS incident, argMax(m.step, (m.last_at, m.step)) AS step
     FROM (SELECT cluster, run, step, last_at FROM {db}.run_marks WHERE name = 'step') AS m
-    ASOF INNER JOIN spans ON m.cluster = spans.cluster AND m.run = spans.run AND m.last_at <= spans.began
-    GROUP BY cluster, incident, attempt
+    ASOF INNER JOIN {db}.incident_spans AS f ON m.cluster = f.cluster AND m.run = f.run AND m.last_at <= f.fault_time
+    GROUP BY cluster, incident
 ), restored AS
 (
-    SELECT spans.cluster AS cluster, spans.incident AS incident, spans.attempt AS attempt, argMin(m.step, m.first_at) AS step
-    FROM (SELECT cluster, run, step, first_at FROM {db}.run_marks WHERE name = 'restored') AS m
-    ASOF INNER JOIN spans ON m.cluster = spans.cluster AND m.run = spans.run AND m.first_at >= spans.decided
-    WHERE m.first_at <= spans.until
+    SELECT
+        s.cluster AS cluster,
+        s.incident AS incident,
+        s.attempt AS attempt,
+        any(s.run) AS run,
+        any(s.fault_time) AS fault_time,
+        argMin(m.step, (m.outside, m.first_at)) AS step,
+        min(m.outside) AS outside
+    FROM (SELECT cluster, run, step, first_at, outside FROM {db}.checkpoint_marks WHERE edge = 'restored') AS m
+    ASOF INNER JOIN {db}.attempt_spans AS s ON m.cluster = s.cluster AND m.run = s.run AND m.first_at >= s.decided
+    WHERE m.first_at <= s.until
     GROUP BY cluster, incident, attempt
+), saved AS
+(
+    SELECT cluster, run, step, groupArrayIf(first_at, NOT outside) AS own, groupArrayIf(first_at, outside) AS others
+    FROM {db}.checkpoint_marks
+    WHERE edge = 'begin'
+    GROUP BY cluster, run, step
 )
 SELECT
-    i.cluster AS cluster,
-    i.incident AS incident,
-    i.run AS run,
+    restored.cluster AS cluster,
+    restored.incident AS incident,
+    restored.run AS run,
     restored.attempt AS attempt,
     reached.step AS step_at_fault,
     restored.step AS step_restored,
     greatest(step_at_fault - step_restored, 0) AS rpo_steps,
-    arrayMax(arrayFilter(at -> at <= i.fault_time, saved.begun)) AS captured,
+    arrayMax(arrayFilter(at -> at <= restored.fault_time, if(empty(saved.own), saved.others, saved.own))) AS captured,
     if(captured = 0, NULL, captured) AS captured_at,
-    if(captured = 0, NULL, (toUnixTimestamp64Micro(i.fault_time) - toUnixTimestamp64Micro(captured)) / 1e6) AS rpo_seconds
+    if(captured = 0, NULL, (toUnixTimestamp64Micro(restored.fault_time) - toUnixTimestamp64Micro(captured)) / 1e6) AS rpo_seconds,
+    if(restored.outside OR captured != 0 AND empty(saved.own), 'other_system', 'run') AS told_by
 FROM restored
-INNER JOIN {db}.incidents AS i ON i.cluster = restored.cluster AND i.incident = restored.incident
-INNER JOIN (SELECT cluster, incident, argMin(step, attempt) AS step FROM reached GROUP BY cluster, incident) AS reached
-    ON reached.cluster = restored.cluster AND reached.incident = restored.incident
-LEFT JOIN
-(
-    SELECT cluster, run, step, groupArray(first_at) AS begun
-    FROM {db}.run_marks
-    WHERE name = 'begin'
-    GROUP BY cluster, run, step
-) AS saved ON saved.cluster = restored.cluster AND saved.run = i.run AND saved.step = restored.step;
+INNER JOIN reached ON reached.cluster = restored.cluster AND reached.incident = restored.incident
+LEFT JOIN saved ON saved.cluster = restored.cluster AND saved.run = restored.run AND saved.step = restored.step;
 
 -- By serial, wherever the chip was; a chip without one is its place on its node.
 CREATE OR REPLACE VIEW {db}.lemons AS
@@ -130,17 +133,6 @@ FROM
     FROM {db}.isolation_history
     WHERE chip != ''
 );
-
-CREATE OR REPLACE VIEW {db}.incident_spans AS
-SELECT
-    t.cluster AS cluster,
-    t.incident AS incident,
-    c.run AS run,
-    t.opened_at AS opened_at,
-    -- The last ranks tell what the first one closed the incident with.
-    if(t.closed_at = toDateTime64('2199-01-01 00:00:00', 6, 'UTC'), t.closed_at, t.closed_at + INTERVAL 1 MINUTE) AS until
-FROM {db}.incident_totals AS t FINAL
-INNER JOIN {db}.incident_causes AS c FINAL ON c.cluster = t.cluster AND c.incident = t.incident;
 
 -- Each branch groups by incident and event: an event that was sent twice is one link, and a question about one incident is asked of its rows only.
 CREATE OR REPLACE VIEW {db}.cause_chain AS

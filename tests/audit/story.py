@@ -16,7 +16,7 @@ from rules.packaged import default_content
 from schemas import topics
 from schemas.commands import Command, Outcome, OutcomeResult, StepName
 from schemas.envelope import Payload, encode, make_event
-from schemas.facts import PodBound
+from schemas.facts import PodBound, RunEnded, RunSeen, WorkloadKind
 from schemas.ids import derive_id, run_subject
 from schemas.records import Decision, FaultDomain, Incident, IncidentResult, IncidentState, RulebookRelease
 from schemas.signals import (
@@ -180,6 +180,26 @@ class Story:
         placement = Placement(run=run, pod=pod, pod_uid=f"{pod}-uid", epoch=epoch)
         self.tell(topics.SIGNALS, run_subject(run), PodBound(node=NODE, placement=placement), at)
 
+    def seen(self, run: str, at: float) -> None:
+        """The watcher's word that the run's workload object is there."""
+        seen = RunSeen(
+            run=run,
+            workload=WorkloadKind.JOB,
+            namespace="research",
+            name=f"job-of-{run}",
+            object_uid="uid-1",
+            epoch=1,
+            size=4,
+            supervised=True,
+        )
+        self.tell(topics.SIGNALS, run_subject(run), seen, at)
+
+    def ended(self, run: str, at: float) -> None:
+        """The watcher's word that it is over."""
+        self.tell(
+            topics.SIGNALS, run_subject(run), RunEnded(run=run, object_uid="uid-1", how="succeeded"), at
+        )
+
     def progress(self, run: str, step: int, at: float) -> None:
         self.tell(
             topics.SIGNALS,
@@ -188,7 +208,9 @@ class Story:
             at,
         )
 
-    def checkpoint(self, run: str, edge: Edge, step: int, at: float) -> None:
+    def checkpoint(
+        self, run: str, edge: Edge, step: int, at: float, *, topic: topics.Topic = topics.SIGNALS
+    ) -> None:
         signal = Checkpoint(
             placement=Placement(run=run, rank=0),
             edge=edge,
@@ -196,7 +218,7 @@ class Story:
             tier=CheckpointTier.LOCAL,
             path="/ckpt",
         )
-        self.tell(topics.SIGNALS, run_subject(run), signal, at)
+        self.tell(topic, run_subject(run), signal, at)
 
 
 def put(store: Store, records: Iterable[Record]) -> None:

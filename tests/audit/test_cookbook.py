@@ -33,6 +33,8 @@ def told() -> Story:
     story.release_default_rulebook()
     for number in range(3):
         in_place(story, f"run-{number}", f"inc-{number}", (2, 12, 15, 18, 19, 30))
+    story.seen("run-1", -100)
+    story.ended("run-1", 900)
     cause = HoldCause(
         namespace="ascend", code="80E01801", chip=CHIP, evidence="e", ladder_class="isolate", seen_at=START
     )
@@ -83,6 +85,8 @@ def test_the_page_names_every_view_and_no_other() -> None:
         "commands_once",
         "outcomes_once",
         "signals_once",
+        "attempt_spans",
+        "attempts_with_marks",
         "boundaries",
         "milestones",
         "incident_spans",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any
 
 import pytest
@@ -274,6 +274,9 @@ def test_every_column_of_every_table_says_what_it_is(read: Any) -> None:
     )
 
     assert silent == []
+    assert read()(
+        "SELECT count(), countIf(comment = '') FROM system.columns WHERE database = '{db}' AND table = 'productive_share'"
+    ) == [(14, 0)]
 
 
 def test_an_incident_that_relight_itself_judged_stable_ends_when_it_was_closed(
@@ -337,6 +340,103 @@ def test_a_run_that_was_set_back_lost_what_it_had_since_and_not_what_it_lost_bef
     story.checkpoint("run-1", "restored", 520, 15)
 
     assert read()("SELECT step_at_fault, rpo_steps, rpo_seconds FROM {db}.rpo") == [(530, 10, 11.0)]
+
+
+def test_other_systems_move_no_recovery_point_that_the_run_told_itself(story: Story, read: Any) -> None:
+    story.progress("run-1", 8, -2)
+    story.checkpoint("run-1", "begin", 5, -6)
+    in_place(story, "run-1", "inc-1", (2, 12, 15, 18, 19, 30))
+    story.checkpoint("run-1", "restored", 5, 15)
+    story.checkpoint("run-1", "begin", 5, -1, topic=EXTERNAL_SIGNALS)
+    story.checkpoint("run-1", "begin", 8, -1, topic=EXTERNAL_SIGNALS)
+    story.checkpoint("run-1", "restored", 8, 13, topic=EXTERNAL_SIGNALS)
+
+    found = read()("SELECT step_at_fault, step_restored, rpo_steps, rpo_seconds, told_by FROM {db}.rpo")
+
+    assert found == [(8, 5, 3, 6.0, "run")]
+
+
+def test_where_only_other_systems_tell_of_checkpoints_it_is_said(story: Story, read: Any) -> None:
+    story.progress("run-1", 8, -2)
+    story.checkpoint("run-1", "begin", 5, -6, topic=EXTERNAL_SIGNALS)
+    in_place(story, "run-1", "inc-1", (2, 12, 15, 18, 19, 30))
+    story.checkpoint("run-1", "restored", 5, 15, topic=EXTERNAL_SIGNALS)
+
+    assert read()("SELECT rpo_steps, rpo_seconds, told_by FROM {db}.rpo") == [(3, 6.0, "other_system")]
+
+
+SHARES = """
+SELECT month, counted_from, incidents, wall_seconds, waiting_seconds, recovering_seconds, redone_seconds, productive_seconds,
+       round(productive_share, 6), round(productive_share_once_started, 6)
+FROM {db}.productive_share ORDER BY month
+"""
+
+
+def test_the_productive_share_leaves_out_waiting_recovering_and_what_was_done_again(
+    story: Story, read: Any
+) -> None:
+    story.seen("run-1", -1000)
+    story.progress("run-1", 1, -900)
+    story.checkpoint("run-1", "begin", 5, -60)
+    story.progress("run-1", 8, -1)
+    in_place(story, "run-1", "inc-1", (2, 12, 15, 18, 19, 30))
+    story.checkpoint("run-1", "restored", 5, 15)
+    story.ended("run-1", 500)
+
+    assert read()(SHARES) == [
+        (date(2026, 3, 1), "first_step", 1, 1500.0, 100.0, 30.0, 60.0, 1310.0, 0.873333, 0.935714)
+    ]
+
+
+def test_time_that_two_recoveries_lost_is_lost_once(story: Story, read: Any) -> None:
+    story.seen("run-1", -1000)
+    story.progress("run-1", 1, -900)
+    story.checkpoint("run-1", "begin", 5, -60)
+    story.progress("run-1", 8, -1)
+    in_place(story, "run-1", "inc-1", (2, 12, 15, 18, 19, 30))
+    story.checkpoint("run-1", "restored", 5, 15)
+    story.progress("run-1", 6, 35)
+    story.decision("run-1", "inc-2", 1, "in_place_recovery", 42)
+    story.command("run-1", "inc-2", 1, StepName.STOP_PROCESSES, 0, 42)
+    story.checkpoint("run-1", "restored", 5, 55)  # set back behind the first fault once more
+    story.milestone("run-1", MilestoneName.FIRST_STEP, 60, attempt=1)
+    story.milestone("run-1", MilestoneName.STABLE, 70, attempt=1)
+    story.state(
+        "inc-2", 1, IncidentState.CLOSED, 70, result=IncidentResult.RECOVERED, fault_time=40, opened=41
+    )
+    story.ended("run-1", 500)
+
+    assert read()(SHARES) == [
+        (date(2026, 3, 1), "first_step", 2, 1500.0, 100.0, 60.0, 70.0, 1270.0, 0.846667, 0.907143)
+    ]
+
+
+def test_a_run_over_a_month_s_end_has_a_row_in_each(story: Story, read: Any) -> None:
+    midnight = -12 * 3600
+    story.seen("run-1", midnight - 1000)
+    story.milestone("run-1", MilestoneName.COMMAND_STARTED, midnight - 950)
+    story.milestone("run-1", MilestoneName.FIRST_STEP, midnight - 900)
+    in_place(story, "run-1", "inc-1", (2, 12, 15, 18, 19, 30))
+    story.ended("run-1", 800)
+
+    assert [row[:8] for row in read()(SHARES)] == [
+        (date(2026, 2, 1), "first_step", 0, 1000.0, 100.0, 0.0, 0.0, 900.0),
+        (date(2026, 3, 1), "first_step", 1, 44000.0, 0.0, 30.0, 0.0, 43970.0),
+    ]
+
+
+def test_a_run_that_tells_no_step_counts_from_what_is_known(story: Story, read: Any) -> None:
+    story.seen("run-1", 0)
+    story.bound("run-1", 40)
+    story.ended("run-1", 100)
+    story.seen("run-2", 0)
+    story.ended("run-2", 100)
+
+    found = read()(
+        "SELECT counted_from, waiting_seconds, productive_share FROM {db}.productive_share ORDER BY run"
+    )
+
+    assert found == [("pod_bound", 40.0, 0.6), ("nothing", 100.0, 0.0)]
 
 
 def test_a_chip_s_history_holds_its_faults_and_what_came_of_its_repairs(story: Story, read: Any) -> None:
