@@ -99,7 +99,9 @@ HOLDER: Final = """
 SELECT held_for FROM {db}.node_standing WHERE node_uid = {node:String}
 """
 EVENT: Final = """
-SELECT event_time, kind, run, node, chip, code, state, detail, source, trust, timequality FROM {db}.signals_once WHERE event_id = {event:String}
+SELECT event_time, kind, run, node, chip, code, state, detail, nullIf(exit_code, -1) AS exit_code, nullIf(exit_signal, 0) AS exit_signal,
+    if(kind = 'process_exit', attempt >= 0, NULL) AS ordered_by_relight, source, trust, timequality
+FROM {db}.signals_once WHERE event_id = {event:String}
 """
 EXPLAINED: Final = """
 SELECT at, subject, verdict, rule, ladder_row, mode, reason, incident, count, flags, looked_at, rulebook

@@ -16,8 +16,10 @@ def command(subject: str, *, by: str, reason: str) -> None:
     \b
     relight cancel run/7f0c2a --reason "we take it from here"
 
-    6 letters of the id and more are enough, as far as they are those of one. Ends with 0 when the broker has confirmed the order, 1 when it has
-    not or when it is not clear who is meant, 2 for a subject that takes no orders.
+    6 letters of the id and more are enough, as far as they are those of one.
+
+    Ends with 0 when the broker has confirmed the order, 1 when it has not or when it is not clear who is meant, 2 for a subject that takes no
+    orders.
     """
     from relight.subjects import subject_meant
     from schemas.mailbox import CancelIncidentOrder

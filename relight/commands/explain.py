@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -10,6 +10,9 @@ from relight.tables import output_option, plain, show
 
 if TYPE_CHECKING:
     from audit.store import Store
+
+_OF_EXITS: Final = frozenset({"exit_code", "exit_signal", "ordered_by_relight"})
+"""What other events do not have, and do not show."""
 
 
 @click.command()
@@ -41,7 +44,12 @@ def command(event_id: str, *, output: str) -> None:
         return
     for title, (columns, rows) in (("event", event), ("decision about it", decisions)):
         for row in rows:  # each on its own, a line a column: sentences do not read in narrow columns
-            show(("what", "value"), zip(columns, row, strict=True), output, title=title)
+            told = [
+                (column, value)
+                for column, value in zip(columns, row, strict=True)
+                if column not in _OF_EXITS or value is not None
+            ]
+            show(("what", "value"), told, output, title=title)
     if not decisions[1]:
         click.echo("no rule looks at an event like this: it was counted, and nothing was decided")
 

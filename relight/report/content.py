@@ -83,7 +83,13 @@ FROM {{db}}.cause_chain AS c LEFT JOIN {_OF_THESE} AS a ON a.incident = c.incide
 WHERE c.incident IN {{incidents:Array(String)}} ORDER BY incident, at, ordinal
 """  # noqa: S608 - as above
 EVIDENCE: Final = """
-SELECT event_id, kind, exit_code, exit_signal, oom, rank, name, state FROM {db}.signals_once WHERE event_id IN {triggers:Array(String)}
+SELECT e.incident AS incident, s.event_id AS event_id, s.event_time AS at, kind, exit_code, exit_signal, oom, rank, name, state
+FROM (SELECT DISTINCT incident, trigger FROM {db}.explained WHERE incident IN {incidents:Array(String)}) AS e
+INNER JOIN
+(
+    SELECT * FROM {db}.signals_once WHERE event_id IN (SELECT trigger FROM {db}.explained WHERE incident IN {incidents:Array(String)})
+) AS s ON s.event_id = e.trigger
+ORDER BY incident, at
 """
 POINTS: Final = f"""
 SELECT strategy, fault_time, rto_seconds, outcome, code FROM {{db}}.rto WHERE {_WINDOW} ORDER BY fault_time DESC LIMIT {_DRAWN}
@@ -176,11 +182,13 @@ def _read_stories(store: Store, stories: dict[str, Story], some: list[str]) -> N
         _add_span(stories[row["incident"]], row)
     for row in _rows(store, CHAINS, named):
         stories[row["incident"]].chain.append(row)
-    triggers = {"triggers": [stories[incident].facts["trigger"] for incident in some]}
-    seen = {row["event_id"]: row for row in _rows(store, EVIDENCE, triggers)}
+    seen: dict[str, list[dict[str, Any]]] = {}
+    for row in _rows(store, EVIDENCE, named):
+        seen.setdefault(row["incident"], []).append(row)
     for incident in some:
-        facts = stories[incident].facts
-        facts["cause"] = cause_of(facts["code"], seen.get(facts["trigger"]))
+        facts, chain = stories[incident].facts, stories[incident].chain
+        acted = min((row["at"] for row in chain if row["link"] == "command"), default=None)
+        facts["cause"] = cause_of(facts["code"], facts["trigger"], seen.get(incident, []), acted)
         stories[incident].bars = lay_out(stories[incident].facts.pop("spans", []))
 
 

@@ -22,6 +22,7 @@ from schemas.commands import StepName
 from schemas.facts import NodeSeen, RunSeen, WorkloadKind
 from schemas.mailbox import HoldAnswer, HoldCause, HoldRequest, PauseOrder, ResumeOrder
 from schemas.records import Decision, FaultDomain, IncidentState
+from schemas.signals import Placement, ProcessExit
 from schemas.topics import DECISIONS, INBOX, SIGNALS
 from tests.audit.story import CHIP, NODE, START, Story, in_place, put
 
@@ -206,6 +207,27 @@ def test_an_event_is_explained_by_the_decision_about_it(
         ("chip_fault", None),
         (None, "in_place_recovery"),
     ]
+
+
+def test_an_end_of_a_process_is_explained_with_its_code_and_whether_relight_ordered_it(
+    relight: Any, filled: Store
+) -> None:
+    story = Story(offsets={"signals.v1": 800})
+    where = Placement(run="run-e", rank=0)
+    for name, end in (
+        ("crashed", ProcessExit(placement=where, start=1, exit_code=17)),
+        ("stopped-as-told", ProcessExit(placement=where, start=2, exit_code=0, signal=15, ordered_attempt=4)),
+    ):
+        story.tell(SIGNALS, "run/run-e", end, 1, id=name)
+    put(filled, story.records)
+
+    crashed, stopped = (
+        rows(relight("explain", name, "-o", "json"))[0] for name in ("crashed", "stopped-as-told")
+    )
+
+    assert (crashed["exit_code"], crashed["exit_signal"], crashed["ordered_by_relight"]) == (17, None, 0)
+    assert (stopped["exit_signal"], stopped["ordered_by_relight"]) == (15, 1)
+    assert "exit_code" not in relight("explain", "fault-inc-1").output
 
 
 def test_sql_reads_and_nothing_else(relight: Any) -> None:
