@@ -15,7 +15,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from audit.errors import StoreAway
+from audit.errors import StoreAway, StoreRefused
 from audit.retention import Retention, ask_broker
 from audit.settings import AuditSettings
 from audit.store import Store
@@ -44,6 +44,9 @@ class AuditMetrics(Collector):
         yield CounterMetricFamily(
             PREFIX + "unreadable", "Messages this release cannot read.", value=self._writer.unreadable
         )
+        yield CounterMetricFamily(
+            PREFIX + "refused_rows", "Rows the store does not take.", value=self._writer.refused_rows
+        )
         yield GaugeMetricFamily(
             PREFIX + "oldest_seconds",
             "Age of the oldest message that is not in the store.",
@@ -52,8 +55,13 @@ class AuditMetrics(Collector):
         away = self._writer.away_since
         yield GaugeMetricFamily(
             PREFIX + "store_away_seconds",
-            "How long the store has not answered.",
+            "How long the store has not answered or refused what is written.",
             value=0.0 if away is None else max(0.0, time.monotonic() - away),
+        )
+        yield GaugeMetricFamily(
+            PREFIX + "store_refuses",
+            "1: the store refuses what is written until somebody acts.",
+            value=float(self._writer.refusal is not None),
         )
 
 
@@ -72,6 +80,10 @@ def make_health(settings: AuditSettings, writer: Writer, retention: Retention, s
 
     def store_answers() -> str | None:
         away = writer.away_since
+        if away is not None and writer.refusal is not None:
+            return (
+                f"the store has refused what is written for {time.monotonic() - away:.0f} s: {writer.refusal}"
+            )
         if away is not None:
             return f"the store has not answered for {time.monotonic() - away:.0f} s"
         return None if store.connected else "the store has not answered yet"
@@ -103,7 +115,7 @@ class LateStore:
     def insert(
         self, table: str, columns: Sequence[str], rows: Sequence[Sequence[object]], *, token: str
     ) -> None:
-        """Insert one block. Raises StoreAway, StoreRefused."""
+        """Insert one block. Raises StoreAway, StoreRefused, RowsRefused."""
         self.connect().insert(table, columns, rows, token=token)
 
     def close(self) -> None:
@@ -113,7 +125,7 @@ class LateStore:
 
 
 def run_audit(settings: AuditSettings) -> None:
-    """Run until SIGTERM or SIGINT. Raises StoreRefused, BrokerError."""
+    """Run until SIGTERM or SIGINT. Raises BrokerError."""
     stop = threading.Event()
 
     def ended(number: int, frame: FrameType | None) -> None:
@@ -129,6 +141,8 @@ def run_audit(settings: AuditSettings) -> None:
             store.connect()
         except StoreAway as error:
             _log.warning("the store does not answer yet", error=str(error))
+        except StoreRefused as error:
+            _log.error("the store does not let us in; it is asked again until it does", error=str(error))
         clients = KafkaClients(settings.kafka, "relight-audit")
         consumer = clients.member(settings.identity("audit"), settings.consumer)
         stack.callback(consumer.close)

@@ -1,20 +1,26 @@
 """The one way to ClickHouse: the official client over HTTP, its errors as ours.
 
+What went wrong is told apart by who can act. It passes by itself: a line that breaks, a balancer's 5xx, a server that has too much to do.
+Somebody must act: rights, a missing table or database, a balancer that knows no such place. Nobody can: a value that no column takes.
+
 Settings whose defaults changed over the server's releases are said explicitly, so that all of them behave the same.
 """
 
 from __future__ import annotations
 
 import logging
+import re
+import struct
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import clickhouse_connect
-from clickhouse_connect.driver.exceptions import ClickHouseError, DatabaseError, OperationalError
+from clickhouse_connect.driver.exceptions import ClickHouseError, DatabaseError, DataError, OperationalError
 from urllib3.exceptions import HTTPError
 
-from audit.errors import StoreAway, StoreRefused
+from audit.errors import RowsRefused, StoreAway, StoreRefused
 from audit.settings import StoreSettings, UserSettings
 
 if TYPE_CHECKING:
@@ -32,13 +38,55 @@ INSERT_SETTINGS: Final[Mapping[str, Any]] = {
     # Off before 26.2: a batch whose insert broke between a table and what is kept of it would stay out of the latter for good.
     "deduplicate_blocks_in_dependent_materialized_views": 1,
 }
-_TEMPORARY: Final = (
-    "TIMEOUT_EXCEEDED",
-    "TOO_MANY_PARTS",
-    "TOO_MANY_SIMULTANEOUS_QUERIES",
-    "MEMORY_LIMIT_EXCEEDED",
-    "TABLE_IS_READ_ONLY",
+_PASSES: Final = frozenset(
+    {
+        159,  # TIMEOUT_EXCEEDED
+        160,  # TOO_SLOW
+        201,  # QUOTA_EXCEEDED: until its interval is over
+        202,  # TOO_MANY_SIMULTANEOUS_QUERIES
+        203,  # NO_FREE_CONNECTION
+        209,  # SOCKET_TIMEOUT
+        210,  # NETWORK_ERROR
+        225,  # NO_ZOOKEEPER
+        236,  # ABORTED: the server is going down
+        241,  # MEMORY_LIMIT_EXCEEDED
+        242,  # TABLE_IS_READ_ONLY: its keeper is away
+        243,  # NOT_ENOUGH_SPACE
+        252,  # TOO_MANY_PARTS
+        279,  # ALL_CONNECTION_TRIES_FAILED
+        285,  # TOO_FEW_LIVE_REPLICAS
+        286,  # UNSATISFIED_QUORUM_FOR_PREVIOUS_WRITE
+        319,  # UNKNOWN_STATUS_OF_INSERT
+        394,  # QUERY_WAS_CANCELLED
+        439,  # CANNOT_SCHEDULE_TASK
+        473,  # DEADLOCK_AVOIDED
+        745,  # SERVER_OVERLOADED
+        999,  # KEEPER_EXCEPTION
+    }
 )
+"""Error codes of ClickHouse after which the same again is right."""
+_OF_ROWS: Final = frozenset(
+    {
+        6,  # CANNOT_PARSE_TEXT
+        26,  # CANNOT_PARSE_QUOTED_STRING
+        27,  # CANNOT_PARSE_INPUT_ASSERTION_FAILED
+        38,  # CANNOT_PARSE_DATE
+        41,  # CANNOT_PARSE_DATETIME
+        69,  # ARGUMENT_OUT_OF_BOUND
+        72,  # CANNOT_PARSE_NUMBER
+        117,  # INCORRECT_DATA
+        128,  # TOO_LARGE_ARRAY_SIZE
+        131,  # TOO_LARGE_STRING_SIZE
+        321,  # VALUE_IS_OUT_OF_RANGE_OF_DATA_TYPE
+        349,  # CANNOT_INSERT_NULL_IN_ORDINARY_COLUMN
+        407,  # DECIMAL_OVERFLOW
+        469,  # VIOLATED_CONSTRAINT
+    }
+)
+"""Error codes of ClickHouse that lie in what was inserted; of an insert only."""
+_STATUS: Final = re.compile(r"HTTP status (\d{3})")
+_COME_AGAIN: Final = frozenset({408, 425, 429})
+"""Statuses below 500 with which a balancer says that later is right."""
 
 
 class Store:
@@ -88,9 +136,12 @@ class Store:
     def insert(
         self, table: str, columns: Sequence[str], rows: Sequence[Sequence[Any]], *, token: str
     ) -> None:
-        """Insert rows in one block; the same token again is the same rows, as long as the server remembers it."""
+        """Insert rows in one block; the same token again is the same rows, as long as the server remembers it.
+
+        Raises StoreAway, StoreRefused, RowsRefused.
+        """
         settings = {**INSERT_SETTINGS, "insert_deduplication_token": token}
-        with _translated(f"inserting into {table}"):
+        with _translated(f"inserting into {table}"), _rows_told(table):
             self._client.insert(
                 f"{self.database}.{table}", rows, column_names=list(columns), settings=settings
             )
@@ -115,12 +166,35 @@ def _translated(doing: str) -> Iterator[None]:
     except OperationalError as error:
         raise StoreAway(f"{doing[:200]}: {error}") from error
     except DatabaseError as error:
-        kind = StoreAway if any(word in str(error) for word in _TEMPORARY) else StoreRefused
+        kind = StoreAway if _passes(error) else StoreRefused
         raise kind(f"{doing[:200]}: {error}") from error
     except ClickHouseError as error:
         raise StoreRefused(f"{doing[:200]}: {error}") from error
     except (HTTPError, OSError) as error:
         raise StoreAway(f"{doing[:200]}: {error}") from error
+
+
+def _passes(error: DatabaseError) -> bool:
+    """A code is ClickHouse's own word; an answer without one comes from what stands before it."""
+    if error.code is not None:
+        return error.code in _PASSES
+    status = _STATUS.search(str(error))
+    return status is not None and (
+        int(status[1]) >= HTTPStatus.INTERNAL_SERVER_ERROR or int(status[1]) in _COME_AGAIN
+    )
+
+
+@contextmanager
+def _rows_told(table: str) -> Iterator[None]:
+    """What lies in the rows, be it the server who says so or the client that cannot write them down."""
+    try:
+        yield
+    except DatabaseError as error:
+        if isinstance(error, DataError) or error.code in _OF_ROWS:
+            raise RowsRefused(f"inserting into {table}: {error}") from error
+        raise
+    except (ValueError, TypeError, OverflowError, struct.error) as error:
+        raise RowsRefused(f"inserting into {table}: {error!r}") from error
 
 
 @contextmanager

@@ -3,21 +3,22 @@
 Guarantees: an offset is committed only after its rows are in the store. A store that is away is waited for, with Kafka as the buffer, and caught
 up; nothing is dropped and nothing is fed back. A batch that is written again (a timeout, a kill inside of it) is the same rows: its token is
 known to the server, and where a restart cut it otherwise, its rows have the same identity and become one. A message that this release cannot
-read becomes a row of the dead letters, with its bytes. A batch the store refuses for good stops the writer with the reason: a gap in an audit
-trail is worse than an alarm.
+read becomes a row of the dead letters, with its bytes, and so does a row that no store would take. A store that refuses what is written, for
+want of rights or a table, is waited for like one that is away, and it is said at every try: a gap in an audit trail is worse than an alarm.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from audit.batches import Batch, Batcher
-from audit.errors import StoreAway
+from audit.errors import RowsRefused, StoreAway, StoreRefused
+from audit.refused_rows import Insert, insert_batch
 from audit.rows import Record, moment, place, unreadable
 from audit.settings import AuditSettings
 from runtime import logs
@@ -41,16 +42,6 @@ class _Cut:
     batches: list[Batch]
     last: int
     oldest: float
-
-
-class Insert(Protocol):
-    """What the writer needs of the store."""
-
-    def insert(
-        self, table: str, columns: Sequence[str], rows: Sequence[Sequence[object]], *, token: str
-    ) -> None:
-        """Insert one block."""
-        ...
 
 
 class Reader(Protocol):
@@ -100,14 +91,18 @@ class Writer:
         """Rows by table."""
         self.unreadable = 0
         """Messages that this release could not read; they stand in the dead letters."""
+        self.refused_rows = 0
+        """Rows that the store does not take whoever acts; they stand in the dead letters."""
         self.away_since: float | None = None
-        """When the store stopped answering, None while it does."""
+        """When the store stopped answering or taking what is written, None while it does both."""
+        self.refusal: str | None = None
+        """What the store says for refusing what is written, None: it does not refuse. Somebody must act."""
         self.oldest: float | None = None
         """Append time of the oldest message that is read and not yet in the store, None: there is none."""
         reader.subscribe([self._prefix + topic.name for topic in READ], on_revoke=self._revoked)
 
     def turn(self) -> bool:
-        """Read, cut, write. True if there was something to do. Raises StoreRefused, BrokerError."""
+        """Read, cut, write. True if there was something to do. Raises BrokerError."""
         if self.away_since is not None:
             # Again each time: what the group gave us meanwhile is not paused yet, and Kafka shall be the buffer, not we.
             self._reader.pause(self._reader.assignment())
@@ -186,29 +181,53 @@ class Writer:
                 cut = self._pending[0]
                 while cut.batches:
                     batch = cut.batches[0]
-                    self._store.insert(batch.table, batch.columns, batch.rows, token=batch.token)
-                    self.written[batch.table] += len(batch.rows)
+                    refused = insert_batch(self._store, batch)
+                    self.written[batch.table] += len(batch.rows) - refused
+                    self._note_refused(batch, refused)
                     cut.batches.pop(0)
                 self._pending.pop(0)
                 done.append(TopicPartition(self._prefix + cut.topic, cut.partition, cut.last + 1))
         except StoreAway as error:
             self._store_is_away(error)
+        except (StoreRefused, RowsRefused) as error:
+            self._store_refuses(error)
         else:
             self._store_is_back()
         self._commit(done)
 
+    def _note_refused(self, batch: Batch, count: int) -> None:
+        if count:
+            self.refused_rows += count
+            _log.error(
+                "the store does not take these rows; they are dead letters", table=batch.table, rows=count
+            )
+
     def _store_is_away(self, error: StoreAway) -> None:
+        self.refusal = None
+        if self.away_since is None:
+            _log.warning("the store does not answer; Kafka keeps what comes", error=str(error))
+        self._try_later()
+
+    def _store_refuses(self, error: StoreRefused | RowsRefused) -> None:
+        """Said at every try: nothing is written until somebody acts."""
+        self.refusal = str(error)
+        _log.error(
+            "the store refuses what is written; Kafka keeps what comes until somebody acts", error=str(error)
+        )
+        self._try_later()
+
+    def _try_later(self) -> None:
         if self.away_since is None:
             self.away_since = self._clock()
-            _log.warning("the store does not answer; Kafka keeps what comes", error=str(error))
         self._try_at = self._clock() + self._wait
         self._wait = min(2 * self._wait, self._settings.again_most.total_seconds())
 
     def _store_is_back(self) -> None:
         self._wait = self._settings.again_first.total_seconds()
+        self.refusal = None
         if self.away_since is not None:
             self.away_since = None
-            _log.info("the store answers again, catching up")
+            _log.info("the store takes what is written again, catching up")
             self._reader.resume(self._reader.assignment())
 
     def _commit(self, done: list[TopicPartition]) -> None:

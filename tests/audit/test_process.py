@@ -21,9 +21,11 @@ from runtime.health import Health
 DAY = 86_400.0
 
 
-def health(oldest_days: float | None, kept: timedelta | None, away: float | None = None) -> Health:
+def health(
+    oldest_days: float | None, kept: timedelta | None, away: float | None = None, refusal: str | None = None
+) -> Health:
     oldest = None if oldest_days is None else time.time() - oldest_days * DAY
-    writer: Any = SimpleNamespace(oldest=oldest, away_since=away)
+    writer: Any = SimpleNamespace(oldest=oldest, away_since=away, refusal=refusal)
     retention: Any = SimpleNamespace(shortest=kept)
     store: Any = SimpleNamespace(connected=True)
     return make_health(AuditSettings(cluster="lab"), writer, retention, store)
@@ -52,10 +54,16 @@ def test_a_store_that_is_away_is_told_at_once() -> None:
     assert found == {"store": "the store has not answered for 12 s"}
 
 
+def test_a_store_that_refuses_is_told_with_its_reason() -> None:
+    found = health(0.001, timedelta(days=7), time.monotonic() - 12, "Not enough privileges").faults()
+
+    assert found == {"store": "the store has refused what is written for 12 s: Not enough privileges"}
+
+
 def test_a_store_that_never_answered_is_away_and_no_reason_to_end() -> None:
     settings = AuditSettings(cluster="lab", store=StoreSettings(port=1))
     store = LateStore(settings)
-    writer: Any = SimpleNamespace(oldest=None, away_since=None)
+    writer: Any = SimpleNamespace(oldest=None, away_since=None, refusal=None)
     retention: Any = SimpleNamespace(shortest=timedelta(days=7))
 
     with pytest.raises(StoreAway):

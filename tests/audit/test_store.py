@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from audit.errors import MigrationError, StoreAway, StoreRefused
+from audit.errors import MigrationError, RowsRefused, StoreAway, StoreRefused
 from audit.migrate import FOLDER, migrate, read_migrations
 from audit.settings import StoreSettings
 from audit.store import Store
@@ -178,6 +178,13 @@ def test_hostile_text_is_a_value_and_nothing_else(migrated: StoreSettings) -> No
         )
 
     assert found == [(1,)]
+
+
+@pytest.mark.parametrize("value", ["far too much", 2**70, "\ud800"], ids=["text", "too large", "half a pair"])
+def test_a_value_that_no_column_takes_is_the_row_s_own_fault(migrated: StoreSettings, value: object) -> None:
+    column = "detail" if value == "\ud800" else "step"
+    with Store(migrated, migrated.writer) as store, pytest.raises(RowsRefused):
+        store.insert("signals", [column], [[value]], token=column)
 
 
 def test_a_store_that_is_paused_is_away_and_one_that_comes_back_is_the_same(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition
 
-from audit.errors import StoreAway, StoreRefused
+from audit.errors import RowsRefused, StoreAway, StoreRefused
 from audit.settings import AuditSettings, BatchSettings
 from audit.writer import Writer
 from schemas.envelope import encode
@@ -93,6 +93,9 @@ class Table:
     def __init__(self) -> None:
         self.inserts: list[tuple[str, str, int]] = []
         self.failing: Exception | None = None
+        self.bad: set[int] = set()
+        """Offsets whose rows are refused."""
+        self.letters: list[dict[str, object]] = []
 
     def insert(
         self, table: str, columns: Sequence[str], rows: Sequence[Sequence[object]], *, token: str
@@ -100,6 +103,11 @@ class Table:
         assert all(len(row) == len(columns) for row in rows)
         if self.failing is not None:
             raise self.failing
+        named = [dict(zip(columns, row, strict=True)) for row in rows]
+        if table == "dead_letters":
+            self.letters += named
+        elif self.bad & {row["offset"] for row in named}:
+            raise RowsRefused("a value out of range")
         self.inserts.append((table, token, len(rows)))
 
 
@@ -117,6 +125,11 @@ class World:
 
 def paused(world: World) -> bool:
     return world.consumer.paused
+
+
+def state(world: World) -> tuple[bool, str | None]:
+    """Whether the store is away, and what it says for refusing."""
+    return world.writer.away_since is not None, world.writer.refusal
 
 
 def test_rows_wait_for_others_and_are_committed_only_when_they_stand() -> None:
@@ -205,14 +218,59 @@ def test_tries_become_rarer_up_to_a_bound() -> None:
     assert max(gaps) <= 31
 
 
-def test_what_the_store_refuses_for_good_stops_the_writer() -> None:
+def test_what_the_store_refuses_is_tried_again_until_somebody_has_acted_and_nothing_is_lost() -> None:
     world = World()
     world.consumer.coming = [Said(0)]
-    world.table.failing = StoreRefused("no such column")
+    world.table.failing = StoreRefused("no such table")
     world.writer.turn()
+    world.later()
 
-    with pytest.raises(StoreRefused):
-        world.later()
+    assert state(world) == (True, "no such table")
+    assert not world.consumer.committed
+    world.later(0.5)
+    assert paused(world)
+
+    world.table.failing = StoreAway("down")
+    world.later(60)
+    assert state(world) == (True, None)
+
+    world.table.failing = None
+    world.later(60)
+    assert state(world) == (False, None)
+    assert world.table.inserts == [("signals", "signals:signals.v1:0:0-0", 1)]
+    assert world.consumer.committed == [(0, 1)]
+
+
+def test_a_row_that_no_store_takes_is_a_dead_letter_and_its_neighbours_stand() -> None:
+    world = World()
+    world.consumer.coming = [Said(offset) for offset in range(5)]
+    world.table.bad = {3}
+    world.writer.turn()
+    world.later()
+
+    assert world.table.inserts == [
+        ("signals", "signals:signals.v1:0:0-4a", 2),
+        ("signals", "signals:signals.v1:0:0-4ba", 1),
+        ("dead_letters", "signals:signals.v1:0:0-4bbadead", 1),
+        ("signals", "signals:signals.v1:0:0-4bbb", 1),
+    ]
+    (letter,) = world.table.letters
+    assert letter["from_offset"] == letter["offset"] == 3
+    assert letter["reason"] == "refused_by_store"
+    assert letter["original"] == EVENT.decode()
+    assert (world.writer.refused_rows, world.writer.written["signals"]) == (1, 4)
+    assert world.consumer.committed == [(0, 5)]
+    assert world.writer.refusal is None
+
+
+def test_a_dead_letter_that_no_store_takes_is_an_alarm_and_not_forgotten() -> None:
+    world = World()
+    world.consumer.coming = [Said(0)]
+    world.table.failing = RowsRefused("none at all")
+    world.writer.turn()
+    world.later()
+
+    assert world.writer.refusal == "none at all"
     assert not world.consumer.committed
 
 

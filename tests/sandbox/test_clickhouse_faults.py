@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition
 
-from audit.errors import StoreAway, StoreRefused
+from audit.errors import StoreAway
 from audit.migrate import migrate
 from audit.settings import AuditSettings, BatchSettings, StoreSettings
 from audit.store import Store
@@ -119,10 +119,13 @@ def rows(store: Store, reader: OnePartition) -> int:
         Fault(Kind.CUT_BEFORE, statements="INSERT", times=2),
         Fault(Kind.CUT_AFTER, statements="INSERT", times=2),
         Fault(Kind.REFUSE, statements="INSERT", times=2),
+        Fault(Kind.REFUSE, statements="INSERT", status=500),
+        Fault(Kind.REFUSE, statements="INSERT", status=502),
         Fault(Kind.REFUSE, statements="INSERT", status=504),
         TOO_MUCH_MEMORY,
+        Fault(Kind.REFUSE, statements="INSERT", status=500, code=252, message="Too many parts"),
     ],
-    ids=["cut before", "cut after", "503", "504", "no memory"],
+    ids=["cut before", "cut after", "503", "500", "502", "504", "no memory", "too many parts"],
 )
 def test_the_writer_survives_it_and_its_rows_stand_once(
     clickhouse: ClickHouse, store: Store, fault: Fault
@@ -178,19 +181,57 @@ def test_an_insert_that_comes_late_beside_its_repetition_adds_nothing(
 
 
 @pytest.mark.slow
-def test_a_changed_password_stops_the_writer_and_the_next_one_writes_the_same(
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (WRONG_PASSWORD, "Authentication failed"),
+        (
+            Fault(Kind.REFUSE, times=0, status=404, code=81, message="Database does not exist"),
+            "does not exist",
+        ),
+        (Fault(Kind.REFUSE, times=0, status=403, message="forbidden"), "HTTP status 403"),
+    ],
+    ids=["password", "database", "a balancer's 403"],
+)
+def test_what_somebody_must_put_right_is_told_and_waited_for(
+    clickhouse: ClickHouse, store: Store, fault: Fault, said: str
+) -> None:
+    reader = OnePartition()
+    writing = writer(reader, store)
+    clickhouse.suffer(fault)
+    for _ in range(2):
+        writing.turn()
+        assert said in (writing.refusal or "")
+    assert reader.committed == 0
+    clickhouse.recover()
+
+    while reader.committed < ROWS:
+        writing.turn()
+
+    assert writing.refusal is None
+    assert rows(store, reader) == ROWS
+
+
+@pytest.mark.slow
+def test_a_row_the_store_cannot_hold_is_a_dead_letter_with_its_bytes(
     clickhouse: ClickHouse, store: Store
 ) -> None:
     reader = OnePartition()
-    clickhouse.suffer(WRONG_PASSWORD)
-    with pytest.raises(StoreRefused, match="Authentication failed"):
-        writer(reader, store).turn()
-    clickhouse.recover()
+    writing = writer(reader, store)
+    halves = 3  # of five rows the first two, of these the first
+    clickhouse.suffer(
+        Fault(Kind.REFUSE, statements="INSERT", times=halves, status=400, code=117, message="bad")
+    )
 
-    reader.coming = [Said(reader.number, offset) for offset in range(ROWS)]  # nothing was committed
-    writer(reader, store).turn()
+    while reader.committed < ROWS:
+        writing.turn()
 
-    assert rows(store, reader) == ROWS
+    assert rows(store, reader) == ROWS - 1
+    assert writing.refused_rows == 1
+    found = store.rows(
+        f"SELECT from_offset, reason, original FROM {DATABASE}.dead_letters WHERE partition = {reader.number}"
+    )
+    assert found == [(0, "refused_by_store", EVENT.decode())]
 
 
 @pytest.mark.slow
