@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -82,6 +82,7 @@ class Scene:
     now: datetime = NOW
     seconds: Callable[[], float] = lambda: 0.0
     lots: Lots[Any] = field(default_factory=Lots)
+    executor: Executor = EXECUTOR
 
     def with_pods(self, count: int = 4, **more: Any) -> Scene:
         whole = job()
@@ -97,7 +98,7 @@ class Scene:
             api=TimedApi(self.api, budget),
             budget=budget,
             now=lambda: self.now,
-            executor=EXECUTOR,
+            executor=self.executor,
             voice=self.said,
             settings=self.settings,
             lots=self.lots,

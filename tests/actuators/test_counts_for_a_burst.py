@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -183,7 +184,7 @@ class Fleet:
     def act(self, number: int, *, releases: bool) -> None:
         actuator = self.idle[self.pick(len(self.idle))]
         self.order += 1
-        given = {"attempt": self.order, "command": f"command-{self.order}"}
+        given: dict[str, Any] = {"attempt": self.order, "command": f"command-{self.order}"}
         later = actuator.now + timedelta(minutes=1)
         command = release(number, **given) if releases else isolate(number, **given)
         self.acting.append(actuator)
