@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import socket
@@ -124,6 +125,7 @@ def run_actuators(
             )
             _log.info("metrics and health are served", port=server.port)
         _stop_on_signals(loop, settings.consumer.stop_grace)
+        gc.freeze()  # modules and models live as long as we do: looking through them stopped all commands for 0.1 s (measured)
         _log.info("actuators run", dry_run=settings.acting.dry_run, paused=settings.acting.paused)
         loop.run()
     _log.info("actuators ended")

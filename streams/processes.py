@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import socket
 from collections.abc import Callable, Iterable, Iterator
@@ -132,6 +133,7 @@ class _Parts:
         for task in beside:
             shell.app.task(task)
         worker = StageWorker(shell, stop_grace=self.settings.consumer.stop_grace)
+        gc.freeze()  # as in the actuators: nothing of what stands now is ever garbage
         _log.info("started", stage=self.name, worker=self.worker, topics=read)
         worker.execute_from_commandline()
 
