@@ -34,6 +34,7 @@ from recovery.plan import (
 from recovery.pods import forget_past_exits
 from recovery.run_state import handle_evidence, run_of
 from recovery.safe_end import descend, hold_on, not_ours
+from recovery.stable import became_stable
 from recovery.turn import Turn
 from rules.model import LadderClass, Step, StepFailure
 from schemas.commands import Outcome, OutcomeResult, StepName
@@ -97,19 +98,20 @@ def finish(turn: Turn, incident: IncidentCell, last: Step) -> None:
     wanted = turn.rulebook.settings.stabilising
     patience = max(wanted.at_least, timedelta(seconds=wanted.times_last * counters.seconds_to_stable))
     due = turn.after(patience)
-    turn.put(
-        INCIDENT_CELL,
-        replace(
-            incident,
-            state=IncidentState.STABILISING,
-            touched=False,
-            index=len(incident.steps),
-            begun=False,
-            look_at=None,
-            deadline=due,
-            due=due,
-        ),
+    stabilising = replace(
+        incident,
+        state=IncidentState.STABILISING,
+        touched=False,
+        index=len(incident.steps),
+        begun=False,
+        look_at=None,
+        deadline=due,
+        due=due,
     )
+    if stabilising.stable_at is not None:
+        became_stable(turn, stabilising)
+        return
+    turn.put(INCIDENT_CELL, stabilising)
 
 
 def outcome_came(turn: Turn, incident: IncidentCell, outcome: Outcome) -> None:

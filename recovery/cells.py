@@ -61,6 +61,10 @@ class RunCell:
     progress_at: datetime | None = None
     let_go: bool = False
     """relight has said that it has nothing to add, or failed the job: the next Failed ends the run."""
+    orders: tuple[str, ...] = ()
+    """Ids of the last orders of operators that were obeyed."""
+    ordered_at: datetime | None = None
+    """When the newest of them was given."""
     failed_at: datetime | None = None
     ends_as: str = "failed"
     """How it has ended when nobody rebuilds it."""
@@ -322,6 +326,10 @@ class IncidentCell:
     """When an actuator last said anything of the step under way: from its silence nothing is concluded."""
     touched: bool = False
     """An attempt before this one stopped processes or suspended the job, and nothing started them since."""
+    started_at: datetime | None = None
+    """When the step that starts the processes was begun; none in a plan that has not come to it."""
+    stable_at: datetime | None = None
+    """When the run said that it is stable, while that step was not answered yet."""
     acted: bool = False
     """The step under way may have had an effect: its actuator goes on with it, wrote something, or could not reach the API."""
     told: int = -1

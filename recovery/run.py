@@ -13,7 +13,6 @@ from recovery.attempt import (
     step_done,
 )
 from recovery.cells import (
-    COUNTERS_CELL,
     INCIDENT_CELL,
     PAUSE_CELL,
     RUN_CELL,
@@ -26,7 +25,7 @@ from recovery.cells import (
     WaitingCell,
     pod_name,
 )
-from recovery.counters import counters_of, ha_of, known_attempt, note_step
+from recovery.counters import ha_of, note_step
 from recovery.ends import (
     check_came,
     eviction_came,
@@ -40,13 +39,15 @@ from recovery.faults import fault_came
 from recovery.gap import run_lost_messages
 from recovery.journal import decide
 from recovery.occurrences import expire_fault
+from recovery.orders import end_pause, end_safely, order_came
 from recovery.pace import note_pace
 from recovery.plan import close
 from recovery.pods import fence_by_node, heard_of, pod_bound, pod_ended, time_is_over
 from recovery.run_facts import run_seen, state_of_issue
 from recovery.run_state import run_of
-from recovery.safe_end import nodes_are_well_again, safe_end
-from recovery.steps import answered, begin
+from recovery.safe_end import nodes_are_well_again
+from recovery.stable import became_stable, stable_came
+from recovery.steps import answered
 from recovery.turn import Turn
 from recovery.verdicts import incident_of
 from schemas.commands import Outcome, StepName
@@ -140,16 +141,10 @@ def _other(turn: Turn, data: Payload, run: RunCell) -> None:  # noqa: C901, PLR0
             _barrier_again(turn)
         case IssueState():
             state_of_issue(turn, data)
-        case PauseOrder():
-            _pause(turn, data)
-        case ResumeOrder():
-            _resume(turn)
+        case PauseOrder() | ResumeOrder() | CancelIncidentOrder():
+            order_came(turn, data)
         case PartitionGap():
             run_lost_messages(turn, data)
-        case CancelIncidentOrder():
-            incident = incident_of(turn)
-            if incident is not None:
-                _end_safely(turn, incident, f"cancelled by {data.by}: {data.reason}")
 
 
 def _run_seen(turn: Turn, data: RunSeen, before: RunCell) -> None:
@@ -158,7 +153,7 @@ def _run_seen(turn: Turn, data: RunSeen, before: RunCell) -> None:
         _release_waiting(turn, WAITING_CELL)
     incident = incident_of(turn)
     if incident is not None and before.known and not ha_of(turn, run_of(turn)).on and ha_of(turn, before).on:
-        _end_safely(turn, incident, "high availability was switched off")
+        end_safely(turn, incident, "high availability was switched off")
 
 
 def _wait_for_facts(turn: Turn) -> None:
@@ -195,8 +190,9 @@ def _progress(turn: Turn, data: Progress, run: RunCell) -> None:
         return
     if not note_step(turn, data.step, attempt=data.attempt):
         return
-    if note_pace(turn, data, incident_of(turn)):
-        _stable(turn)
+    incident = incident_of(turn)
+    if note_pace(turn, data, incident) and incident is not None:
+        became_stable(turn, incident)
     stale = run.progress_at is None or turn.event.time - run.progress_at >= turn.rulebook.settings.node_grace
     if run.known and (stale or not run.reports_progress):
         turn.put(
@@ -242,28 +238,8 @@ def _barrier_again(turn: Turn) -> None:
 
 def _milestone(turn: Turn, data: Milestone) -> None:
     incident = incident_of(turn)
-    if data.name is not MilestoneName.STABLE or incident is None:
-        return
-    if incident.state is not IncidentState.STABILISING:
-        return
-    attempt, since = known_attempt(turn, data.attempt), counters_of(turn).last_restart_at
-    if attempt is not None and attempt != incident.attempt:
-        return
-    if attempt is None and since is not None and turn.event.time < since:
-        return  # of the time before
-    _stable(turn)
-
-
-def _stable(turn: Turn) -> None:
-    """Throughput is what it was: the incident is over."""
-    incident = incident_of(turn)
-    if incident is None:
-        return
-    counters = counters_of(turn)
-    restarted = counters.last_restart_at or turn.now
-    seconds = max(0.0, (turn.now - restarted).total_seconds())
-    turn.put(COUNTERS_CELL, replace(counters, seconds_to_stable=seconds))
-    close(turn, incident, IncidentResult.RECOVERED)
+    if data.name is MilestoneName.STABLE and incident is not None:
+        stable_came(turn, incident, data)
 
 
 def _outcome(turn: Turn, data: Outcome) -> None:
@@ -312,7 +288,7 @@ def _tick(turn: Turn, tick: Tick) -> None:
         case "waiting":
             _release_waiting(turn, name, companion=name != WAITING_CELL)
         case "pause":
-            _resume(turn)
+            end_pause(turn)
         case _:
             turn.drop(name)
 
@@ -391,39 +367,3 @@ def _end(turn: Turn, how: str) -> None:
         )
     kept = turn.rulebook.settings.cells_kept_after_end
     turn.put(RUN_CELL, replace(run_of(turn), ended=how, ended_at=turn.now, due=turn.after(kept)))
-
-
-def _end_safely(turn: Turn, incident: IncidentCell, why: str) -> None:
-    if incident.state is IncidentState.STABILISING:
-        close(turn, incident, IncidentResult.CANCELLED, why[:60])
-        return
-    safe_end(turn, incident, why)
-
-
-def _pause(turn: Turn, order: PauseOrder) -> None:
-    """Freeze the clocks of the incident; a second order does not move the time it was frozen at."""
-    before = turn.get(PAUSE_CELL, PauseCell)
-    since = before.since if before else turn.now
-    turn.put(PAUSE_CELL, PauseCell(since=since, by=order.by, due=order.until))
-
-
-def _resume(turn: Turn) -> None:
-    """Unfreeze: deadlines move by the pause, and a step that was not begun begins now."""
-    pause = turn.get(PAUSE_CELL, PauseCell)
-    if pause is None:
-        return
-    turn.drop(PAUSE_CELL)
-    incident = incident_of(turn)
-    if incident is None:
-        return
-    if incident.state is IncidentState.ACTING and not incident.begun:
-        begin(turn, incident)
-        return
-    paused = turn.now - pause.since
-    deadline = incident.deadline + paused if incident.deadline else None
-    look_at = incident.look_at + paused if incident.look_at else None
-    held_since = incident.held_since + paused if incident.held_since else None
-    turn.put(
-        INCIDENT_CELL,
-        replace(incident, deadline=deadline, look_at=look_at, held_since=held_since, due=look_at or deadline),
-    )

@@ -39,6 +39,8 @@ _ANSWERED: Final = frozenset(
     }
 )
 """Steps whose actuators answer every look, and whose failure isolates a node, fails the job or makes it anew."""
+STARTING: Final = frozenset({StepName.START_PROCESSES, StepName.RESUME_JOB})
+"""Steps that start the run's processes."""
 
 
 def command_id(turn: Turn, incident: IncidentCell) -> str:
@@ -61,6 +63,8 @@ def begin(turn: Turn, incident: IncidentCell) -> IncidentCell:
         held_since=None,
         unreachable=False,
         heard_at=None,
+        started_at=None,
+        stable_at=None,
         acted=False,
         told=-1,
         reported=0,
@@ -71,7 +75,10 @@ def begin(turn: Turn, incident: IncidentCell) -> IncidentCell:
         return ready
     deadline = turn.after(step.timeout)
     resumed = incident.epoch + 1 if step.step is StepName.RESUME_JOB else incident.resumed
-    begun = replace(ready, begun=True, resumed=resumed, deadline=deadline, due=deadline)
+    started_at = turn.now if step.step in STARTING else None
+    begun = replace(
+        ready, begun=True, resumed=resumed, started_at=started_at, deadline=deadline, due=deadline
+    )
     if step.step is StepName.ISOLATE_NODE:
         begun = ask_holds(turn, begun)
     else:

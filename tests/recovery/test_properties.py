@@ -95,7 +95,6 @@ def test_the_same_inbox_gives_the_same_cells_and_the_same_emits(
 def test_silence_alone_ends_every_state(history: list[Happening], annotations: dict[str, str]) -> None:
     world = play(history, annotations)
     world.scripts = dict.fromkeys(StepName, silent)
-    world.settle(timedelta(minutes=15))  # a pause that is told again on its way is one more pause
     order(world, ResumeOrder(by="sre", reason="pauses are ended by people"))
     world.silence()
     assert world._next() is None, "something is due for ever"
