@@ -18,13 +18,13 @@ from typing import Final
 
 from actuators.jobs import manifest_store, rebuild
 from actuators.jobs.manifest_store import StoredManifest
-from actuators.jobs.run_objects import RunArguments, RunGone, is_leaving, run_object
+from actuators.jobs.run_objects import RunArguments, RunGone, attempt_of, is_leaving, run_object
 from actuators.reply import Answered
 from actuators.world import World
 from runtime import paths
 from runtime.errors import ApiError, ApiNotFound
 from runtime.kubernetes import Object
-from schemas.cluster import EVICTED_FOR, FIELD_MANAGER, SUSPENDED_UNTIL
+from schemas.cluster import EVICTED_FOR, FIELD_MANAGER, LET_GO, SUSPENDED_UNTIL
 from schemas.commands import Command, StepName
 from schemas.ids import run_subject
 
@@ -60,6 +60,12 @@ def due_of(item: Object) -> datetime:
     return max(map(datetime.fromisoformat, [metadata["creationTimestamp"], *written])) + MANIFEST_KEPT
 
 
+def was_let_go(job: Object) -> bool:
+    """Resumed here, and not suspended again since: a relight that is back leaves it as it runs, whatever it still wanted of it."""
+    mark = (job["metadata"].get("annotations") or {}).get(LET_GO)
+    return mark == str(attempt_of(job)) and not job["spec"].get("suspend")
+
+
 def _suspended_by(job: Object) -> str:
     """Who wrote `spec.suspend` last."""
     writers = [
@@ -86,7 +92,7 @@ def _resume(job: Object, until: datetime, world: World, *, now: bool) -> LetGo:
     title = f"{metadata['namespace']}/{metadata['name']}"
     if not now and world.now() < until:
         return LetGo(title, "waits", f"relight was at it and may be still, until {until.isoformat()}")
-    marks = {SUSPENDED_UNTIL: None, EVICTED_FOR: None}
+    marks = {SUSPENDED_UNTIL: None, EVICTED_FOR: None, LET_GO: str(attempt_of(job))}
     change = {"spec": {"suspend": False}, "metadata": {"annotations": marks}}
     try:
         world.api.merge(job, paths.jobs(metadata["namespace"], metadata["name"]), change)

@@ -12,7 +12,7 @@ from typing import Final
 
 from actuators.jobs.keeping_off import KEPT_OFF, affinity_without
 from runtime.kubernetes import Object
-from schemas.cluster import EPOCH, EVICTED_FOR, RUN, SUSPENDED_UNTIL
+from schemas.cluster import EPOCH, EVICTED_FOR, LET_GO, RUN, SUSPENDED_UNTIL
 
 REBUILT_FROM: Final = "relight.dev/rebuilt-from"
 """On a job: UID of the object it replaces."""
@@ -43,7 +43,7 @@ def cleaned(job: Object) -> Object:
     metadata = made["metadata"]
     for key in _SET_BY_THE_SERVER:
         metadata.pop(key, None)
-    _without(metadata, "annotations", EVICTED_FOR, SUSPENDED_UNTIL, _TRACKING)
+    _without(metadata, "annotations", EVICTED_FOR, SUSPENDED_UNTIL, LET_GO, _TRACKING)
     finalizers = [one for one in metadata.get("finalizers") or [] if one not in _SET_ON_DELETION]
     if "finalizers" in metadata:
         metadata["finalizers"] = finalizers

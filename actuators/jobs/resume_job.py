@@ -17,6 +17,7 @@ from typing import Annotated
 from pydantic import Field
 
 from actuators.jobs import rebuild
+from actuators.jobs.forgotten import was_let_go
 from actuators.jobs.keeping_off import KEPT_OFF, affinity_without
 from actuators.jobs.ownership import need_ours_to_suspend
 from actuators.jobs.run_objects import (
@@ -61,6 +62,8 @@ def act(command: Command, world: World) -> Reply:
     """Begin and look are the same: whatever is missing is done."""
     given = arguments_of(ResumeArguments, command)
     run, effects = _at_next_epoch(command, given, world)
+    if run.epoch < given.epoch:
+        return _progress(run, world, (*effects, "`relight let-go` had resumed it as the issue it was"))
     if condition_of(run.job, "Failed"):
         return failed("ended_again", detail=f"{run.title} has failed again as issue {given.epoch}")
     if command.action == "begin":
@@ -69,13 +72,16 @@ def act(command: Command, world: World) -> Reply:
     job, written = rewrite(run.job, run.path, partial(_resume, command), world)
     if written:
         effects = (*effects, "resumed")
-    return _progress(run_object(job), given, world, effects)
+    return _progress(run_object(job), world, effects)
 
 
 def _at_next_epoch(
     command: Command, given: ResumeArguments, world: World
 ) -> tuple[RunObject, tuple[str, ...]]:
-    """The object of the issue to start, patched or made anew where it was not yet; and what was written."""
+    """The object of the issue to start, patched or made anew where it was not yet; and what was written.
+
+    One that was let go while nobody of relight was there runs as the issue before, and is left so: it was restarted, as was wanted.
+    """
     issue = rebuild.Issue(given.epoch, tuple(_names(given, world.settings.most_nodes)), _used(given))
     made = (f"epoch {given.epoch}, in a new object",)
     try:
@@ -87,6 +93,8 @@ def _at_next_epoch(
     need_not_over(run)
     if run.epoch == given.epoch:
         return rebuild.put_right(run, world), ()
+    if was_let_go(run.job) and not condition_of(run.job, "Failed"):
+        return run, ()
     why = rebuild.why_anew(run, pods_of(run, world))
     if why:
         return rebuild.make_anew(command, run, issue, why, world), made
@@ -142,7 +150,7 @@ def _node_part(old: Object, new: Object) -> Object:
 def _next_epoch(run: RunObject, given: ResumeArguments, world: World) -> RunObject:
     def judge(job: Object) -> Object | None:
         found = run_object(job)
-        if found.epoch == given.epoch:
+        if found.epoch == given.epoch or was_let_go(job):
             return None
         if not job["spec"].get("suspend"):
             raise Refused("not_suspended", f"{run.title} is not suspended; somebody resumed it")
@@ -166,17 +174,22 @@ def _resume(command: Command, job: Object) -> Object | None:
     return {"spec": {"suspend": False}, "metadata": {"annotations": {SUSPENDED_UNTIL: None}}}
 
 
-def _progress(run: RunObject, given: ResumeArguments, world: World, effects: tuple[str, ...]) -> Reply:
-    """How many pods of the new issue run."""
+def _progress(run: RunObject, world: World, effects: tuple[str, ...]) -> Reply:
+    """How many pods of the issue run. Those that failed before a suspension may still be there where the issue is the same."""
     wanted = size_of(run)
-    issue = [pod for pod in pods_of(run, world) if epoch_of(pod) == given.epoch and not is_leaving(pod)]
-    running = sum((pod.get("status") or {}).get("phase", WAITING) != WAITING for pod in issue)
+    issue = [pod for pod in pods_of(run, world) if epoch_of(pod) == run.epoch and not is_leaving(pod)]
+    phases = [(pod.get("status") or {}).get("phase", WAITING) for pod in issue]
+    running = sum(phase not in {WAITING, *_not_of_now(run)} for phase in phases)
     if running >= wanted:
-        return done(epoch=given.epoch, effects=effects)
+        return done(epoch=run.epoch, effects=effects)
     detail = (
         f"{running} of {counted(wanted, 'pod')} run, {len(issue)} {agreeing(len(issue), 'is', 'are')} there"
     )
     return pending("requeue", again=world.again, detail=detail, effects=effects)
+
+
+def _not_of_now(run: RunObject) -> tuple[str, ...]:
+    return ("Failed",) if was_let_go(run.job) else ()
 
 
 STEP = Step(begin=act, look=act, cancel=cancel)

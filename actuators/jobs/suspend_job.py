@@ -13,7 +13,7 @@ from functools import partial
 from typing import Final
 
 from actuators.jobs import rebuild
-from actuators.jobs.forgotten import until_of
+from actuators.jobs.forgotten import until_of, was_let_go
 from actuators.jobs.ownership import need_ours_to_suspend
 from actuators.jobs.run_objects import (
     RunArguments,
@@ -32,7 +32,7 @@ from actuators.rewriting import rewrite
 from actuators.step import Step, arguments_of
 from actuators.world import Words, World
 from runtime.kubernetes import Object
-from schemas.cluster import ATTEMPT, SUSPENDED_UNTIL
+from schemas.cluster import ATTEMPT, LET_GO, SUSPENDED_UNTIL
 from schemas.commands import Command
 from schemas.wording import agreeing, counted
 
@@ -95,12 +95,18 @@ def what_is_left(run: RunObject, fenced: Fenced) -> str:
 
 
 def _suspend(command: Command, world: World, job: Object) -> Object | None:
-    """Suspend it until, and note for which attempt, so that no older one resumes it."""
+    """Suspend it until, and note for which attempt, so that no older one resumes it. What was let go of it is not taken down a second time."""
+    marks: Object = {}
     need_latest(command, job)
     if any(condition_of(job, kind) for kind in LOST):
         return None
+    if was_let_go(job):
+        if attempt_of(job) == command.attempt:
+            raise Refused("not_suspended", "`relight let-go` has resumed it since, and its processes go on")
+        marks[LET_GO] = None
     change: Object = {} if job["spec"].get("suspend") else {"spec": {"suspend": True}}
-    marks: Object = {ATTEMPT: str(command.attempt)} if attempt_of(job) < command.attempt else {}
+    if attempt_of(job) < command.attempt:
+        marks[ATTEMPT] = str(command.attempt)
     lasts = world.settings.suspended_at_most
     until, stands = world.now() + lasts, until_of(job)
     if change or (stands is not None and until - stands > lasts / RENEWED):

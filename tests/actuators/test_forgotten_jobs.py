@@ -18,7 +18,7 @@ from schemas.cluster import EPOCH, RUN
 from schemas.commands import OutcomeResult
 from tests.actuators.real_job import make_job, pods_of, wait_until
 from tests.actuators.real_scene import RealScene
-from tests.actuators.real_steps import DyingAfter, read, resume, set_phase, suspend, until_it_ends
+from tests.actuators.real_steps import DyingAfter, read, resume, run_all, set_phase, suspend, until_it_ends
 
 LASTS = ActingSettings().suspended_at_most
 A_MOMENT = timedelta(minutes=1)
@@ -56,17 +56,45 @@ def test_a_job_nobody_resumes_is_let_go_when_its_suspension_has_run_out_and_not_
 
 
 @pytest.mark.slow
-def test_a_resume_that_comes_after_it_was_let_go_changes_nothing(
+def test_a_resume_that_comes_after_it_was_let_go_finds_it_done_and_changes_nothing(
     scene: RealScene, api: Cluster, namespace: str
 ) -> None:
     job = make_job(api, namespace, 1)
     until_it_ends(scene, suspend(job))
     found(scene, job, after=A_MOMENT, now=True)
+    stands = read(api, job)
 
-    outcome = scene.perform(resume(job))
+    waits = scene.perform(resume(job))
+    assert waits.result is OutcomeResult.PENDING
+    run_all(api, job, 1)
+    outcome = scene.perform(resume(job, action="look", look=1))
 
-    assert (outcome.result, outcome.cause) == (OutcomeResult.REFUSED, "not_suspended")
-    assert read(api, job)["spec"]["template"]["metadata"]["annotations"][EPOCH] == "1"
+    assert (outcome.result, outcome.epoch) == (OutcomeResult.DONE, 1)
+    assert read(api, job)["spec"] == stands["spec"]
+    assert read(api, job)["metadata"]["annotations"] == stands["metadata"]["annotations"]
+
+
+@pytest.mark.slow
+def test_the_attempt_of_which_it_was_let_go_does_not_take_it_down_again_and_the_next_one_does(
+    scene: RealScene, api: Cluster, namespace: str
+) -> None:
+    job = make_job(api, namespace, 1)
+    until_it_ends(scene, suspend(job))
+    found(scene, job, after=A_MOMENT, now=True)
+    run_all(api, job, 1)
+
+    again = scene.perform(suspend(job, action="look", look=1))
+    safe_end = scene.perform(resume(job, attempt=2))
+
+    assert (again.result, again.cause) == (OutcomeResult.REFUSED, "not_suspended")
+    assert (safe_end.result, safe_end.epoch) == (OutcomeResult.DONE, 1)
+    assert not is_suspended(api, job)
+
+    until_it_ends(scene, suspend(job, attempt=3))
+    assert is_suspended(api, job)
+    scene.perform(resume(job, attempt=3))
+    run_all(api, job, 1)
+    assert until_it_ends(scene, resume(job, attempt=3, action="look", look=1)).epoch == 2
 
 
 @pytest.mark.slow
