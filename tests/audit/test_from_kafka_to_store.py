@@ -121,7 +121,8 @@ class Way:
         return writer, close
 
     def rows(self, statement: str, **named: str) -> list[tuple[Any, ...]]:
-        with Store(self.settings.store, self.settings.store.reader) as store:
+        patient = self.settings.store.model_copy(update={"timeout": timedelta(seconds=60)})
+        with Store(patient, patient.reader) as store:
             return store.rows(statement.format(db=DATABASE, **named))
 
     def stand(self, table: str) -> int:

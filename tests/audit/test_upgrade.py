@@ -18,7 +18,7 @@ from tests.audit.story import Story, in_place, put
 pytestmark = pytest.mark.slow
 BEFORE_TOTALS = 2
 RUNS = 2
-VIEWS = ("incidents", "attempts", "rto", "cause_chain")
+VIEWS = ("incidents", "attempts", "rto", "phases", "rpo", "productive_share", "cause_chain")
 TABLES = "SELECT name FROM system.tables WHERE database = 'upgrade' AND engine LIKE '%MergeTree' AND name != 'schema_migrations'"
 
 
@@ -35,7 +35,13 @@ def story() -> Story:
     told = Story()
     told.release_default_rulebook()
     for number in range(RUNS):
-        in_place(told, f"run-{number}", f"inc-{number}", (2, 10 + number, 20, 25, 30, 300))
+        run = f"run-{number}"
+        told.seen(run, -500)
+        told.progress(run, 7, -1)
+        told.checkpoint(run, "begin", 5, -60)
+        in_place(told, run, f"inc-{number}", (2, 10 + number, 20, 25, 30, 300))
+        told.checkpoint(run, "restored", 5, 20)
+        told.ended(run, 900)
     return told
 
 
@@ -74,5 +80,6 @@ def test_what_was_there_before_the_totals_is_in_them_once_however_often_it_comes
     put(store, story.records[5:])
 
     assert len(upgraded["incidents"]) == len(upgraded["attempts"]) == RUNS
+    assert len(upgraded["rpo"]) == len(upgraded["productive_share"]) == RUNS
     assert again == upgraded
     assert read(store) == upgraded
