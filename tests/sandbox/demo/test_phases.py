@@ -91,6 +91,7 @@ def by_events(story: Story, seconds: float = 99) -> dict[str, tuple[float, bool]
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(180)  # a store is made for each story
 @pytest.mark.parametrize(
     "happens", [in_one_attempt, with_another_one_after_a_failure, without_a_word_of_the_checkpoint]
 )
