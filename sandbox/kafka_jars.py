@@ -8,6 +8,7 @@ of the folder's name, so that versions live side by side.
 Maven is the way because that is where Kafka publishes its jars one by one, with what each needs.
 """
 
+import hashlib
 import shutil
 import sys
 import tempfile
@@ -49,6 +50,21 @@ def jars_folder() -> Path:
     return cache_folder() / f"kafka-{KAFKA_VERSION}-scala-{SCALA_VERSION}-slf4j-{SLF4J_VERSION}"
 
 
+def class_archive() -> Path | None:
+    """Where Java's archive of these jars' classes is, or will be (see `sandbox.kafka_classes`); None where it is not seen which Java this is."""
+    program = shutil.which("java")
+    if program is None:
+        return None
+    classes = (
+        Path(program).resolve().parents[1] / "lib" / "modules"
+    )  # Java's own; an archive fits one of them
+    if not classes.is_file():
+        return None
+    about = classes.stat()
+    java = hashlib.sha256(f"{classes} {about.st_size} {about.st_mtime_ns}".encode()).hexdigest()[:12]
+    return cache_folder() / f"{jars_folder().name}-classes-{java}" / "classes.jsa"
+
+
 def missing() -> str | None:
     """What a broker lacks on this machine and how to get it, or None when it can start."""
     if shutil.which("java") is None:
@@ -81,14 +97,16 @@ def _fetch_into(folder: Path) -> None:
 
 
 def main() -> int:
-    """Fetch, and say where the jars are."""
+    """Fetch, say where the jars are, and have their classes archived."""
+    from sandbox import kafka_classes  # noqa: PLC0415 - it starts a broker, which needs what this module says
+
     try:
         folder = fetch()
     except PartMissing as error:
         sys.stderr.write(f"{error}\n")
         return 1
     sys.stdout.write(f"Kafka {KAFKA_VERSION}: {folder}\n")
-    return 0
+    return kafka_classes.main()
 
 
 if __name__ == "__main__":

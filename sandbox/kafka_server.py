@@ -12,7 +12,7 @@ import base64
 import shutil
 import subprocess
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
@@ -76,6 +76,7 @@ class KafkaBroker(Component):
             object empties `data`: an earlier broker is not taken up again.
         properties: what differs from `SINGLE_NODE`, by Kafka's own names.
         patience: how long `start` and `stop` wait before they give up (`start` raises, `stop` kills).
+        jvm_options: more options of Java's own, for the broker; it uses no archive of classes then.
     """
 
     def __init__(
@@ -84,6 +85,7 @@ class KafkaBroker(Component):
         *,
         properties: Mapping[str, str] | None = None,
         patience: timedelta = timedelta(seconds=45),
+        jvm_options: Sequence[str] = (),
     ) -> None:
         self._folder = folder
         self._properties_file = folder / "server.properties"
@@ -92,7 +94,7 @@ class KafkaBroker(Component):
         self._formatted = False
         super().__init__(
             "Kafka",
-            [*_java(), "kafka.Kafka", str(self._properties_file)],
+            [*_java(*(jvm_options or _archived())), "kafka.Kafka", str(self._properties_file)],
             log_file=folder / "server.log",
             is_ready=self._serves,
             patience=patience,
@@ -154,7 +156,7 @@ class KafkaBroker(Component):
         self._port, controller_port = ports.free_ports(2)
         self._write_properties(data, controller_port)
         done = subprocess.run(
-            [*_java(), "kafka.tools.StorageTool", "format",
+            [*_java(*_archived()), "kafka.tools.StorageTool", "format",
              "--config", str(self._properties_file), "--cluster-id", _cluster_id()],
             capture_output=True, text=True, timeout=FORMAT_SECONDS, check=False,
         )  # fmt: skip
@@ -186,9 +188,15 @@ class KafkaBroker(Component):
             return False
 
 
-def _java() -> list[str]:
+def _archived() -> list[str]:
+    """Where the classes are archived, if they are: see `sandbox.kafka_classes`."""
+    archive = kafka_jars.class_archive()
+    return [f"-XX:SharedArchiveFile={archive}"] if archive is not None and archive.is_file() else []
+
+
+def _java(*options: str) -> list[str]:
     return [
-        "java", *JVM_OPTIONS,
+        "java", *JVM_OPTIONS, *options,
         "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
         "-Dorg.slf4j.simpleLogger.showDateTime=true",
         "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
