@@ -43,6 +43,8 @@ INCIDENTS: Final = 100_000
 MESSAGES: Final = 40_000
 BATCH: Final = 10_000
 ROUNDS: Final = 3
+ASKED: Final = 5
+"""How often each view is asked; the least counts, since what else the machine does only adds."""
 START: Final = datetime(2026, 3, 1, tzinfo=UTC)
 VIEWS: Final = {
     "incidents": "SELECT count(), max(fault_time), uniq(result) FROM {db}.incidents",
@@ -146,10 +148,10 @@ def _reading(store: Store) -> Iterator[Row]:
         f"SELECT sum(cityHash64(event_id)) FROM {store.database}.{table} "  # noqa: S608 - names of ours
         for table in tables
     )
-    bare = median(_timed(lambda: store.rows(through)) for _ in range(ROUNDS))
+    bare = min(_timed(lambda: store.rows(through)) for _ in range(ASKED))
     for name, question in VIEWS.items():
         asked = question.replace("{db}", store.database)
-        took = median(_timed(partial(store.rows, asked)) for _ in range(ROUNDS))
+        took = min(_timed(partial(store.rows, asked)) for _ in range(ASKED))
         what = f"{name} over {INCIDENTS:,} incidents" if "one" not in name else name
         yield Row(
             "audit",
