@@ -6,7 +6,8 @@
 CREATE OR REPLACE VIEW {db}.rpo AS
 WITH reached AS
 (
-    SELECT f.cluster AS cluster, f.incident AS incident, argMax(m.step, (m.last_at, m.step)) AS step
+    -- Time and step, time and source as one number each: numbers are compared twice as fast as pairs.
+    SELECT f.cluster AS cluster, f.incident AS incident, argMax(m.step, bitShiftLeft(toInt128(toUnixTimestamp64Micro(m.last_at)), 64) + m.step) AS step
     FROM (SELECT cluster, run, step, last_at FROM {db}.run_marks WHERE name = 'step') AS m
     ASOF INNER JOIN {db}.incident_spans AS f ON m.cluster = f.cluster AND m.run = f.run AND m.last_at <= f.fault_time
     GROUP BY cluster, incident
@@ -18,7 +19,7 @@ WITH reached AS
         s.attempt AS attempt,
         any(s.run) AS run,
         any(s.fault_time) AS fault_time,
-        argMin(m.step, (m.outside, m.first_at)) AS step,
+        argMin(m.step, bitShiftLeft(toInt128(m.outside), 64) + toUnixTimestamp64Micro(m.first_at)) AS step,
         min(m.outside) AS outside
     FROM (SELECT cluster, run, step, first_at, outside FROM {db}.checkpoint_marks WHERE edge = 'restored') AS m
     ASOF INNER JOIN {db}.attempt_spans AS s ON m.cluster = s.cluster AND m.run = s.run AND m.first_at >= s.decided
