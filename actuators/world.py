@@ -166,22 +166,6 @@ class World:
         """Seconds until a look at what takes its time."""
         return self.settings.look_again.total_seconds()
 
-    def beside(self, act: Callable[[], R]) -> Callable[[], R]:
-        """Begin `act` beside what follows. What is returned gives its result, and does it itself when no thread was free for it."""
-        begun = self.executor.submit(act)
-
-        def result() -> R:
-            if begun.cancel():
-                return act()
-            try:
-                return begun.result(max(0.0, self.budget.left() + WAIT_MARGIN))
-            except TimeoutError:
-                raise OutOfTime(
-                    "out_of_time", "a call that was begun beside others was not answered"
-                ) from None
-
-        return result
-
     def spread(self, act: Callable[[T], R], items: Iterable[T]) -> list[R | Exception | None]:
         """`act` on all items, many at once. An exception is its item's result; None: not done in time.
 

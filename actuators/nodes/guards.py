@@ -11,7 +11,7 @@ Nobody is turned away by an old count: whoever would be is judged by a new one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from random import SystemRandom
@@ -36,9 +36,6 @@ LONGEST_PAUSE: Final = 0.05
 """Seconds between two of them at most, drawn at random: two actuators must not go on meeting."""
 _RANDOM: Final = SystemRandom()
 
-OwnPods = Callable[[], list[Object]]
-"""What of ours runs on a node, asked for already."""
-
 
 @dataclass(frozen=True, slots=True)
 class Count:
@@ -54,27 +51,10 @@ class Count:
         return timedelta(0) <= now - self.counted < COUNT_HOLDS
 
 
-def take_place(candidate: Candidate, own_pods: OwnPods, world: World) -> None:
+def take_place(candidate: Candidate, world: World) -> None:
     """Reserve the node's isolation. Raises Blocked, with the guard's name as its cause, when it may not be isolated now."""
-    _need_unprotected(candidate.node, own_pods, world)
+    need_unprotected(candidate.node, world)
     world.lots.ask(candidate, lambda lot: _reserve(lot, world), world.budget.left())
-
-
-def ask_for_own_pods(name: str, world: World) -> OwnPods:
-    """Begin to ask what of ours runs on a node, while the node itself is read.
-
-    A server that lists from its cache first waits until the cache is fresh: up to 0.1 s where nothing else of the kind changes (measured).
-    """
-    namespaces = world.settings.isolation.protected_namespaces
-
-    def ask() -> list[Object]:
-        return [
-            pod
-            for namespace in namespaces
-            for pod in world.api.list(paths.pods(namespace), fields=f"spec.nodeName={name}")
-        ]
-
-    return world.beside(ask) if namespaces else ask
 
 
 def _reserve(lot: Sequence[Candidate], world: World) -> list[Blocked | None]:
@@ -145,15 +125,17 @@ def grant(
     return answers
 
 
-def _need_unprotected(node: Object, own_pods: OwnPods, world: World) -> None:
+def need_unprotected(node: Object, world: World) -> None:
     """Raises Blocked for a node that carries the control plane, or relight's own parts."""
-    label = protecting_label(node, world.settings.isolation)
+    settings = world.settings.isolation
+    label = protecting_label(node, settings)
     if label is not None:
         raise Blocked("guard:protected", f"label {label}: it is never isolated")
-    for pod in own_pods():
-        if _ties_down(pod):
-            name = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
-            raise Blocked("guard:protected", f"pod {name} runs on it: it is never isolated")
+    for namespace in settings.protected_namespaces:
+        for pod in world.api.list(paths.pods(namespace), fields=f"spec.nodeName={node['metadata']['name']}"):
+            if _ties_down(pod):
+                name = f"{namespace}/{pod['metadata']['name']}"
+                raise Blocked("guard:protected", f"pod {name} runs on it: it is never isolated")
 
 
 def _memory(settings: IsolationSettings) -> timedelta:

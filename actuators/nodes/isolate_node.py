@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from actuators.nodes.fleet import Candidate
-from actuators.nodes.guards import ask_for_own_pods, take_place
+from actuators.nodes.guards import take_place
 from actuators.nodes.isolation_marks import (
     Hold,
     IsolationOrder,
@@ -76,7 +76,6 @@ def need_unwell(node: Object, holds: list[Hold]) -> None:
 def act(command: Command, world: World) -> Reply:
     """Begin and look are the same."""
     given = arguments_of(NodeArguments, command)
-    own_pods = ask_for_own_pods(given.node_name, world)
     node = find(command, given, world)
     if not given.holds:
         raise Refused("no_holds", "a node is isolated for a cause")
@@ -94,7 +93,7 @@ def act(command: Command, world: World) -> Reply:
         return order.signed(seen, change)
 
     if not is_isolated(node) and judge(node) is not None:
-        take_place(Candidate(node, given.runs), own_pods, world)
+        take_place(Candidate(node, given.runs), world)
     node, written = rewrite(node, paths.nodes(given.node_name), judge, world)
     if written and changed:
         causes = ", ".join(sorted({hold.cause for hold in holds})[:4])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -82,7 +82,6 @@ class Scene:
     now: datetime = NOW
     seconds: Callable[[], float] = lambda: 0.0
     lots: Lots[Any] = field(default_factory=Lots)
-    executor: Executor = EXECUTOR
 
     def with_pods(self, count: int = 4, **more: Any) -> Scene:
         whole = job()
@@ -98,7 +97,7 @@ class Scene:
             api=TimedApi(self.api, budget),
             budget=budget,
             now=lambda: self.now,
-            executor=self.executor,
+            executor=EXECUTOR,
             voice=self.said,
             settings=self.settings,
             lots=self.lots,

@@ -92,45 +92,6 @@ def test_a_node_that_carries_our_broker_is_never_isolated_and_others_are() -> No
     assert scene.perform(isolate(2)).result is OutcomeResult.DONE
 
 
-def test_what_of_ours_runs_there_is_asked_while_the_node_is_read() -> None:
-    """A list waits for the server's cache to be fresh; the read of the node does not wait for the list."""
-    scene = a_scene(*FLEET)
-    own_pod(scene)
-    asked = threading.Event()
-
-    def hook(verb: str, place: str) -> None:
-        if (verb, place) == ("LIST", paths.pods("relight")):
-            asked.set()
-        if (verb, place) == ("GET", path(1)):
-            assert asked.wait(20)
-
-    scene.api.before = hook
-
-    assert "kafka-0" in blocked(scene.perform(isolate(1)), "guard:protected")
-
-
-def test_with_no_thread_free_it_is_asked_all_the_same() -> None:
-    scene = a_scene(*FLEET)
-    own_pod(scene)
-    let_go = threading.Event()
-    with ThreadPoolExecutor(1) as busy:
-        busy.submit(let_go.wait, 20)
-        scene.executor = busy
-        outcomes = [scene.perform(isolate(number)) for number in (1, 2)]
-        let_go.set()
-
-    assert "kafka-0" in blocked(outcomes[0], "guard:protected")
-    assert outcomes[1].result is OutcomeResult.DONE
-
-
-def test_a_silent_api_isolates_nobody_whoever_asked_it() -> None:
-    scene = a_scene(*FLEET)
-    scene.api.before = raising(ApiAway("silent"), "LIST", paths.pods("relight"))
-
-    assert scene.perform(isolate(1)).result is OutcomeResult.UNREACHABLE
-    assert scene.api.writes == []
-
-
 @pytest.mark.parametrize("more", [{"kind": "DaemonSet"}, {"phase": "Succeeded"}])
 def test_an_agent_of_ours_or_a_pod_that_ended_protects_no_node(more: dict[str, str]) -> None:
     scene = a_scene(*FLEET)
