@@ -12,7 +12,7 @@ from typing import Final
 from sandbox.component import Component
 
 ROOT: Final = Path(__file__).resolve().parents[2]
-PATIENCE: Final = timedelta(seconds=30)
+PATIENCE: Final = timedelta(seconds=60)
 
 
 def bare_environment(home: Path) -> dict[str, str]:

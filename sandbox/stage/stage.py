@@ -17,6 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self, TypeVar
 
+from actuators.injection.inject import inject
+from actuators.injection.options import InjectionOptions
 from runtime import paths
 from runtime.errors import ApiError, ApiNotFound
 from runtime.kubernetes import Cluster, Object
@@ -34,6 +36,7 @@ from sandbox.stage.simulated_chips import SimulatedChips
 from sandbox.stage.training_job import TrainingJob
 from sandbox.training import build
 from schemas.cluster import ISOLATED, JOB_UID_LABEL, RANK_LABEL
+from supervisor.wrapper import WRAPPER
 
 T = TypeVar("T")
 
@@ -360,11 +363,17 @@ class Stage:
         })  # type: ignore[arg-type]  # fmt: skip
 
     def submit(self, job: TrainingJob) -> str:
-        """Inject and create it; returns the run's id. What a team does: two annotations, `relight inject`, apply."""
+        """Inject and create it; returns the run's id. What a team does with two annotations and `relight inject` before it applies.
+
+        Raises:
+            SandboxError: it was not injected.
+        """
         job.prepare()
-        injected = json.loads(self.run("inject", "--strict", "-", given=json.dumps(job.manifest())))
+        injection = inject(job.manifest(), InjectionOptions(wrapper=WRAPPER))
+        if injection.untouched is not None:
+            raise SandboxError(f"{job.name} was not injected: {injection.untouched}")
         self.jobs.append(job)
-        created = self.api.create(paths.jobs(job.namespace), injected)
+        created = self.api.create(paths.jobs(job.namespace), injection.manifest)
         return str(created["metadata"]["uid"])
 
     def remove(self, job: TrainingJob) -> None:

@@ -65,8 +65,7 @@ def whole_stage(
 
 @pytest.fixture
 def stage(whole_stage: Stage) -> Iterator[Stage]:
-    """The stage, all of it at work before the test and after it; what the test made is gone then."""
-    whole_stage.mend()
+    """The stage, all of it at work before the test (it was started so, or mended after the one before); what the test made is gone then."""
     yield whole_stage
     whole_stage.mend()
     for job in list(whole_stage.jobs):

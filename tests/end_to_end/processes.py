@@ -18,6 +18,14 @@ def trainer(stage: Stage, job: TrainingJob, rank: int) -> psutil.Process:
     return _running(stage, job, rank, str(job.program))
 
 
+def runs(process: psutil.Process) -> bool:
+    """Whether it has not ended: what nobody has reaped yet has."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
 def _running(stage: Stage, job: TrainingJob, rank: int, program: str) -> psutil.Process:
     pod = stage.pod(job, rank)["metadata"]
     first = psutil.Process(stage.node_of(job, rank).kubelet.pid_of(pod["namespace"], pod["name"], CONTAINER))

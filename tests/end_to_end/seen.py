@@ -18,8 +18,13 @@ FINISHED = 120.0
 def train(stage: Stage, job: TrainingJob) -> str:
     """Submit it and wait until it has saved something; returns the run."""
     run = stage.submit(job)
-    stage.wait(f"a checkpoint of {job.name}", job.saved_steps, UNDER_WAY)
+    under_way(stage, job)
     return run
+
+
+def under_way(stage: Stage, job: TrainingJob) -> None:
+    """It trains, and has saved something."""
+    stage.wait(f"a checkpoint of {job.name}", job.saved_steps, UNDER_WAY)
 
 
 def containers(pods: list[Object]) -> list[tuple[str, str, int]]:
@@ -49,6 +54,12 @@ def closed(stage: Stage, run: str) -> Incident:
     return found
 
 
+def nothing_is_open(stage: Stage, run: str) -> bool:
+    """Whether a run has no incident, or none that is not closed."""
+    found = incident(stage, run)
+    return found is None or found.state is IncidentState.CLOSED
+
+
 def recovered(stage: Stage, run: str) -> Incident:
     """The newest incident, closed as recovered."""
     found = closed(stage, run)
@@ -57,7 +68,11 @@ def recovered(stage: Stage, run: str) -> Incident:
 
 
 def finished(stage: Stage, job: TrainingJob) -> None:
-    """It ran to its end, and every rank ended with the bits of a run that nobody disturbed."""
+    """It ran to its end, and every rank ended with the bits of a run that nobody disturbed.
+
+    What is left of it is trained in a hurry: whatever is to happen while it trains has to have happened before.
+    """
+    job.ask("hurry")
     ended = stage.wait("the job's end", lambda: stage.job_ended(job), FINISHED)
     assert ended == "Complete", stage.story()
     assert job.results() == {job.expected_result()}, stage.story()

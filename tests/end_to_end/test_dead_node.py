@@ -10,8 +10,8 @@ import pytest
 from sandbox.stage.stage import Stage
 from sandbox.stage.training_job import TrainingJob
 from schemas.commands import StepName
-from tests.end_to_end.processes import trainer
-from tests.end_to_end.seen import RECOVERED, all_ranks, finished, incident, starts, train
+from tests.end_to_end.processes import runs, trainer
+from tests.end_to_end.seen import REACHED, RECOVERED, all_ranks, finished, incident, starts, train
 
 SILENT_FOR = "10s"
 
@@ -56,6 +56,7 @@ def test_a_node_nobody_hears_is_replaced_and_its_old_process_never_writes_again(
         stage.wait("all ranks to train elsewhere", lambda: ("2", "1") in _whole(job), RECOVERED)
         lived = old.is_running()
         old.resume()
+        stage.wait("the old process to end", lambda: not runs(old), REACHED)  # while the new ones train
         finished(stage, job)
 
     assert lived  # the one writer of the old epoch was there all the time, and was kept out

@@ -38,6 +38,7 @@ def test_a_chip_that_does_not_heal_is_left_and_the_job_goes_on_elsewhere(
 
     bad.xid(GPU_STOPPED)
     decision = decided(stage, run, "isolated_job_reschedule")
+    closed(stage, run)
     finished(stage, job)
 
     assert "heal_chips" in decision.reason
@@ -93,6 +94,7 @@ def test_a_node_that_falls_silent_during_the_stop_is_taken_for_the_fault(
 
     silent.agent.resume()
     silent.kubelet.start()
+    closed(stage, run)
     finished(stage, job)
     assert starts(job) == {("1", "1"): all_ranks(job), ("2", "1"): all_ranks(job)}
 

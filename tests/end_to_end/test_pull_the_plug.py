@@ -14,7 +14,6 @@ from sandbox.control_plane import ControlPlane
 from sandbox.stage.stage import Stage
 from sandbox.stage.training_job import TrainingJob
 from schemas.commands import StepName
-from schemas.records import IncidentState
 from tests.end_to_end.plots import (
     GPU_STOPPED,
     LONG_SEEDS,
@@ -30,7 +29,7 @@ from tests.end_to_end.seen import (
     closed,
     containers,
     finished,
-    incident,
+    nothing_is_open,
     reached,
     recovered,
     starts,
@@ -76,8 +75,8 @@ def test_an_etcd_that_stands_still_for_twenty_seconds_isolates_nobody(
     plane.etcd.suspend()
     time.sleep(ETCD_STOPPED)
     plane.etcd.resume()
-    finished(stage, job)
     ended = closed(stage, run)
+    finished(stage, job)
 
     assert is_right(ended)
     assert stage.isolated() == []
@@ -111,7 +110,7 @@ def test_all_of_it_killed_for_good_at_any_moment_of_any_strategy(
     if suspensions(stage, job):
         assert suspensions(stage, job) == [True, False]
     stage.mend()
-    stage.wait("what was open to be closed", lambda: _nothing_is_open(stage, run), REACHED)
+    stage.wait("what was open to be closed", lambda: nothing_is_open(stage, run), REACHED)
     if name == "in-place":
         assert stage.isolated() == []
 
@@ -129,9 +128,10 @@ def test_all_of_it_killed_while_a_job_is_made_anew_and_started_again_makes_it_an
     reached(stage, run, moment)
     stage.kill_relight()
     stage.restart_relight()
+    ended = closed(stage, run)
     finished(stage, job)
 
-    assert is_right(closed(stage, run))
+    assert is_right(ended)
     made_anew_once(stage, job)
     assert stage.isolated() == []
 
@@ -158,15 +158,10 @@ def test_all_of_it_killed_for_good_between_suspend_and_resume_leaves_a_job_that_
         ("1", "1"): sorted(all_ranks(job) * 2)
     }  # from its checkpoint, as Kubernetes would have gone on
     stage.mend()  # back after all: it finds the job ended, and closes what it had begun
-    stage.wait("what was open to be closed", lambda: _nothing_is_open(stage, run), REACHED)
+    stage.wait("what was open to be closed", lambda: nothing_is_open(stage, run), REACHED)
     assert suspensions(stage, job) == [True, False]
     assert stage.isolated() == []
 
 
 def _unreachable(stage: Stage, run: str) -> bool:
     return any(each.result == "unreachable" for each in stage.records.outcomes(run))
-
-
-def _nothing_is_open(stage: Stage, run: str) -> bool:
-    found = incident(stage, run)
-    return found is None or found.state is IncidentState.CLOSED

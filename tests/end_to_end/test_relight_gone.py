@@ -9,7 +9,18 @@ from schemas.commands import StepName
 from schemas.records import IncidentState
 from schemas.signals import ProcessExit
 from schemas.topics import SIGNALS
-from tests.end_to_end.seen import all_ranks, containers, finished, incident, reached, recovered, starts, train
+from tests.end_to_end.seen import (
+    all_ranks,
+    containers,
+    finished,
+    incident,
+    nothing_is_open,
+    reached,
+    recovered,
+    starts,
+    train,
+    under_way,
+)
 
 GPU_STOPPED = 46  # "GPU timeout: stopped processing": self-heal by reset
 HELD = {"RELIGHT_VERDICT_WAIT": "15"}
@@ -21,9 +32,11 @@ def test_killed_for_good_at_every_step_it_leaves_each_job_to_its_own_end(stage: 
     """Four jobs of one rank, each at another step of its recovery, and then nobody is left to end any of them."""
     names = ("just-told", "healing", "held", "stabilising")
     jobs = {name: stage.job(f"gone-{name}", ranks=1, environment=HELD, stable_within=0.0) for name in names}
-    for name in ("just-told", "healing", "stabilising"):
-        jobs[name].ask("hang-0", step=40)  # so that none ends before all are where they should be
-    runs = {name: train(stage, jobs[name]) for name in ("just-told", "healing", "stabilising", "held")}
+    for job in jobs.values():
+        job.ask("hang-0", step=40)  # so that none ends before all are where they should be
+    runs = {name: stage.submit(job) for name, job in jobs.items()}
+    for job in jobs.values():
+        under_way(stage, job)
     nodes = {name: stage.node_of(job, 0) for name, job in jobs.items()}
     before = {name: containers(stage.pods(job)) for name, job in jobs.items()}
 
@@ -33,6 +46,7 @@ def test_killed_for_good_at_every_step_it_leaves_each_job_to_its_own_end(stage: 
     nodes["healing"].xid(GPU_STOPPED)
     reached(stage, runs["healing"], StepName.HEAL_CHIPS)
     jobs["held"].ask("exit-0")
+    jobs["held"].let_go("hang-0")
     stage.wait("its exit to be seen", lambda: _exits(stage, runs["held"]), 30.0)
     nodes["just-told"].xid(GPU_STOPPED)
     stage.kill_relight()
@@ -59,7 +73,7 @@ def test_killed_for_good_at_every_step_it_leaves_each_job_to_its_own_end(stage: 
 
     stage.mend()  # back again: it finds the jobs ended, and closes what it had begun
     for name, run in runs.items():
-        stage.wait(f"the incident of {name} to be closed", lambda run=run: _is_closed(stage, run), 60.0)  # type: ignore[misc]
+        stage.wait(f"the incident of {name} to be closed", lambda run=run: nothing_is_open(stage, run), 60.0)  # type: ignore[misc]
     assert {name: stage.effects.orders(before[name][0][0]) for name in names} == ordered
     assert stage.isolated() == []  # nobody looked at the chip meanwhile, so nothing is concluded from that
 
@@ -88,11 +102,6 @@ def test_killed_and_started_again_it_does_once_what_it_had_begun(stage: Stage, m
 def _is_stabilising(stage: Stage, run: str) -> bool:
     found = incident(stage, run)
     return found is not None and found.state is IncidentState.STABILISING
-
-
-def _is_closed(stage: Stage, run: str) -> bool:
-    found = incident(stage, run)
-    return found is None or found.state is IncidentState.CLOSED
 
 
 def _exits(stage: Stage, run: str) -> list[ProcessExit]:

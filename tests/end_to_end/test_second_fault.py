@@ -10,6 +10,7 @@ from schemas.commands import StepName
 from schemas.records import IncidentState
 from tests.end_to_end.processes import supervisor
 from tests.end_to_end.seen import (
+    RECOVERED,
     all_ranks,
     closed,
     containers,
@@ -69,8 +70,9 @@ def test_a_second_fault_while_it_becomes_stable_is_a_new_attempt_of_the_same_inc
     )
     second.xid(PMU_HALTED)
     reached(stage, run, StepName.START_PROCESSES, attempt=2)
-    ended = closed(stage, run)
+    stage.wait("all ranks to train again", lambda: starts(job).get(("1", "3")) == all_ranks(job), RECOVERED)
     finished(stage, job)
+    ended = closed(stage, run)
 
     assert ended.attempt == 2
     assert len(stage.records.incidents(run)) == 1
