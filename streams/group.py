@@ -13,7 +13,7 @@ from typing import Any
 from recovery.interface import Cell
 from streams.due_times import Due, DueTimes
 from streams.ports import Send
-from streams.state_records import Halt, SubjectKey
+from streams.state_records import Halt, SeenOrder, SubjectKey
 
 
 @dataclass(slots=True)
@@ -37,6 +37,8 @@ class Group:
     """Ticks that came before their time, and how long to wait before the next try."""
     halted: dict[SubjectKey, Halt | None] = field(default_factory=dict)
     """Halted by this group, or with None taken up again."""
+    resumes: tuple[SeenOrder, ...] | None = None
+    """Orders to resume that came last, as the group leaves them; None: it had none."""
     rulebook: Any = None
     """Switched to by this group; None: no switch."""
     needs: str | None = None

@@ -4,7 +4,8 @@ From the same memory the same messages give the same group. So a crash before th
 which their mailboxes drop, and a crash after it repeats none.
 
 A message that makes the core raise again and again halts its subject, and only it: a `halted` record, a word to its supervisors to go on
-without us, a decision for people, the message to the dead letters; then the partition goes on (finding Q27).
+without us, a decision for people, the message to the dead letters; then the partition goes on (finding Q27). An order to resume takes it up
+again, and acts once: told again on its way it lifts no halt that came after it.
 """
 
 from __future__ import annotations
@@ -31,12 +32,23 @@ from streams.group import Group
 from streams.memory import Memory
 from streams.ports import Message, Send
 from streams.reading import Unreadable, read
-from streams.state_records import RULEBOOK_KEY, ActiveRulebook, Halt, SubjectKey, cell_key, halted_key
+from streams.state_records import (
+    RESUMES_KEY,
+    RULEBOOK_KEY,
+    ActiveRulebook,
+    Halt,
+    Resumes,
+    SubjectKey,
+    cell_key,
+    halted_key,
+)
 
 STAGE: Final = "recovery"
 FORWARDED: Final = "relight.forwarded"
 """Header of a message that came to the wrong partition and was sent on once."""
 
+RESUMES_KEPT: Final = 128
+"""Orders to resume that a partition remembers: a repetition comes within seconds, and people give few."""
 _ERROR_TEXT: Final = 1000
 
 
@@ -145,6 +157,8 @@ class Handler:
 
     def _deliver(self, group: Group, message: Message, event: Event, arrival: datetime) -> None:
         subject = (event.cluster, event.subject)
+        if isinstance(event.data, ResumeOrder) and not self._is_news(group, event):
+            return
         if self._is_halted(group, subject):
             self._deliver_to_halted(group, message, event)
             return
@@ -264,6 +278,16 @@ class Handler:
         group.halted[subject] = None
         group.records[halted_key(subject)] = None
         group.counts["resumed"] += 1
+
+    def _is_news(self, group: Group, order: Event) -> bool:
+        """Whether the order to resume has not come before; it is remembered, whatever it meets: told again it lifts no later halt."""
+        seen = self._memory.resumes if group.resumes is None else group.resumes
+        told = (order.cluster, order.subject, order.id)
+        if told in seen:
+            return False
+        group.resumes = (*seen, told)[-RESUMES_KEPT:]
+        group.records[RESUMES_KEY] = Resumes(seen=group.resumes).encode()
+        return True
 
     def _is_halted(self, group: Group, subject: SubjectKey) -> bool:
         if subject in group.halted:

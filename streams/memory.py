@@ -1,7 +1,7 @@
 """One inbox partition in memory: what is confirmed, and nothing else.
 
-Cells of its subjects, position, clock, due times, halted subjects, active rulebook: rebuilt from the state log by `restore`, moved on by
-`commit` when a group is confirmed.
+Cells of its subjects, position, clock, due times, halted subjects, the last orders to resume, active rulebook: rebuilt from the state log by
+`restore`, moved on by `commit` when a group is confirmed.
 """
 
 from __future__ import annotations
@@ -20,10 +20,13 @@ from streams.state_records import (
     CELL,
     HALTED,
     POSITION_KEY,
+    RESUMES_KEY,
     RULEBOOK_KEY,
     ActiveRulebook,
     Halt,
     Position,
+    Resumes,
+    SeenOrder,
     SubjectKey,
     read_key,
 )
@@ -51,6 +54,8 @@ class Memory:
         """Highest append time seen."""
         self.due = DueTimes()
         self.halted: dict[SubjectKey, Halt] = {}
+        self.resumes: tuple[SeenOrder, ...] = ()
+        """Orders to resume that came last: each acts once."""
         self.unreadable: dict[SubjectKey, str] = {}
         """Subjects with a cell this release cannot read, and why."""
         self.rulebook: Any = core.empty
@@ -91,6 +96,8 @@ class Memory:
             self._keep_cells(subject, cells)
         for subject, halt in group.halted.items():
             self._keep_halt(subject, halt)
+        if group.resumes is not None:
+            self.resumes = group.resumes
         if group.rulebook is not None:
             self.use_rulebook(group.rulebook)
         if group.due is not None:
@@ -121,6 +128,9 @@ class Memory:
             return
         if key == RULEBOOK_KEY:
             self.rulebook_needed = ActiveRulebook.model_validate_json(value).rulebook
+            return
+        if key == RESUMES_KEY:
+            self.resumes = Resumes.model_validate_json(value).seen
             return
         match read_key(key):
             case [kind, cluster, subject, name] if kind == CELL:

@@ -1,7 +1,7 @@
 """Records of the state log: whose they are is in the key, a JSON list that begins with the kind.
 
-`["cell", cluster, subject, name]` is the core's; `position`, `rulebook`, `halted` and `owner` are the stage's own. A list, so that no text in
-a subject or a cell's name can be taken for a separator. Unknown kinds of a newer release are skipped, and kept by compaction.
+`["cell", cluster, subject, name]` is the core's; `position`, `rulebook`, `halted`, `resumes` and `owner` are the stage's own. A list, so that
+no text in a subject or a cell's name can be taken for a separator. Unknown kinds of a newer release are skipped, and kept by compaction.
 """
 
 from __future__ import annotations
@@ -16,12 +16,15 @@ from streams.errors import StateUnreadable
 
 SubjectKey = tuple[str, str]
 """Cluster and subject."""
+SeenOrder = tuple[str, str, str]
+"""Cluster, subject and id of an order."""
 
 CELL: Final = "cell"
 HALTED: Final = "halted"
 
 POSITION_KEY: Final = b'["position"]'
 RULEBOOK_KEY: Final = b'["rulebook"]'
+RESUMES_KEY: Final = b'["resumes"]'
 OWNER_KEY: Final = b'["owner"]'
 
 
@@ -54,6 +57,12 @@ class Halt(_Value):
     offset: int
     event: str
     error: str
+
+
+class Resumes(_Value):
+    """Orders to resume that came last, oldest first: one that comes again must not lift a halt that it was not given for."""
+
+    seen: tuple[SeenOrder, ...] = ()
 
 
 class Owner(_Value):

@@ -19,7 +19,7 @@ from schemas.ids import mailbox_key
 from schemas.mailbox import PartitionGap, PauseOrder, ResumeOrder, RulebookSwitch, Tick
 from schemas.records import Decision
 from streams.group import Group
-from streams.handler import FORWARDED, HandlingLimits
+from streams.handler import FORWARDED, RESUMES_KEPT, HandlingLimits
 from streams.memory import Memory
 from streams.ports import Send
 from tests.streams.bench import LIMITS, Bench, event_clock, headers_of, sent_to
@@ -379,6 +379,41 @@ def test_a_resume_forgets_everything_of_a_halted_subject_and_begins_anew() -> No
     assert bench.toy(RUN).count == 1
     assert bench.toy(OTHER).count == 1
     assert [value for key, value in group.records.items() if b"halted" in key] == [None]
+
+
+@pytest.mark.parametrize("before", [["raise"], []], ids=["it had lifted one", "it had come before any"])
+@pytest.mark.parametrize("together", [True, False], ids=["one group", "a group each"])
+def test_a_resume_that_is_told_again_lifts_no_later_halt(before: list[str], *, together: bool) -> None:
+    resume = event(RESUME, RUN, id="order")
+    fault_before = [ask(number, detail) for number, detail in enumerate(before)]
+    told = [*fault_before, message(1, resume), ask(2, "raise"), message(3, resume, seconds=3600)]
+    bench = Bench()
+
+    for group in [told] if together else [[each] for each in told]:
+        bench.apply(*group)
+
+    assert set(bench.memory.halted) == {(CLUSTER, RUN)}
+    bench.apply(message(4, event(RESUME, RUN, id="another order")), ask(5, "count"))
+    assert bench.memory.halted == {}
+    assert bench.toy(RUN).count == 1
+
+
+def test_an_order_of_one_subject_is_not_taken_for_that_of_another_with_the_same_id() -> None:
+    bench = Bench()
+    bench.apply(ask(0, "raise"), ask(1, "raise", OTHER))
+
+    bench.apply(message(2, event(RESUME, RUN, id="order")), message(3, event(RESUME, OTHER, id="order")))
+
+    assert bench.memory.halted == {}
+
+
+def test_only_the_last_resumes_are_remembered() -> None:
+    bench = Bench()
+
+    bench.apply(*(message(number, event(RESUME, RUN, id=f"o{number}")) for number in range(RESUMES_KEPT + 2)))
+
+    assert len(bench.memory.resumes) == RESUMES_KEPT
+    assert bench.memory.resumes[0] == (CLUSTER, RUN, "o2")
 
 
 @pytest.mark.parametrize("order", [PauseOrder(by="somebody", reason="wait"), fault("count")])

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+from schemas.mailbox import ResumeOrder
 from streams.errors import StateUnreadable
 from streams.memory import Memory
 from streams.ports import StateRecord
@@ -48,6 +49,21 @@ def test_everything_comes_back() -> None:
     assert memory.halted == bench.memory.halted
     assert memory.cell_count == bench.memory.cell_count == 2
     assert [entry.cell for entry in memory.due.ready(START + timedelta(seconds=1) + NAP)] == ["toy"]
+
+
+def test_a_resume_that_is_told_again_after_a_restart_is_known() -> None:
+    bench = Bench()
+    broken = message(0, event(fault("raise"), RUN, id="e0"))
+    resume = event(ResumeOrder(by="somebody", reason="mended"), RUN, id="order")
+    records = dict(bench.apply(broken, message(1, resume)).records)
+    records |= bench.apply(message(2, event(fault("raise"), RUN, id="e2"))).records
+
+    again = Bench()
+    again.memory.restore(list(records.items()))
+    again.apply(message(3, resume))
+
+    assert again.memory.resumes == ((CLUSTER, RUN, "order"),)
+    assert set(again.memory.halted) == {(CLUSTER, RUN)}
 
 
 def test_the_last_record_of_a_key_wins_and_a_tombstone_deletes() -> None:

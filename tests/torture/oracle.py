@@ -1,7 +1,8 @@
 """The right answer: `advance` folded over the inbox as it stands, in offset order, one message after the other.
 
 Deliberately another program than the stage: no groups, no overlay, no transactions, no heap. It knows the rules only: what is not readable or
-belongs to a halted subject is skipped, a tick before its time is skipped, a message that makes the core raise halts its subject.
+belongs to a halted subject is skipped, so is a tick before its time and an order to resume that had come already, a message that makes the core
+raise halts its subject.
 """
 
 from __future__ import annotations
@@ -34,8 +35,16 @@ class PartitionAnswer:
     next: int = 0
     now: datetime = field(default_factory=lambda: datetime.fromtimestamp(0, UTC))
     cells: dict[Subject, dict[str, Cell]] = field(default_factory=lambda: defaultdict(dict))
-    halted: set[Subject] = field(default_factory=set)
     rulebook: Any = None
+    halted: set[Subject] = field(default_factory=set)
+    resumes: set[tuple[str, str, str]] = field(default_factory=set)
+    """Orders to resume that came, by cluster, subject and id: each acts once."""
+
+    def had_already(self, resume: tuple[str, str, str]) -> bool:
+        """Whether it came before; from now on it has."""
+        is_known = resume in self.resumes
+        self.resumes.add(resume)
+        return is_known
 
 
 class Oracle:
@@ -99,6 +108,8 @@ class Oracle:
         self, answer: PartitionAnswer, event: Event, arrival: datetime, number: int, offset: int
     ) -> None:
         subject = (event.cluster, event.subject)
+        if isinstance(event.data, ResumeOrder) and answer.had_already((*subject, event.id)):
+            return
         if subject in answer.halted:
             if isinstance(event.data, ResumeOrder):
                 answer.halted.discard(subject)
