@@ -14,11 +14,12 @@ from runtime.errors import BrokerAway, ProcessError
 from runtime.kafka import KafkaClients, explain
 from runtime.settings import Settings, read_settings
 from schemas.envelope import encode, make_event
-from schemas.ids import mailbox_key, subject_kind, subject_name
+from schemas.ids import NODE, RUN, mailbox_key, subject_kind, subject_name
 from schemas.mailbox import Order
 from schemas.topics import INBOX
 
 PATIENCE: Final = timedelta(seconds=20)
+_RIGHT: Final = {RUN: "run/RUN-ID (see `relight jobs`)", NODE: "node/NODE-UID (see `relight nodes`)"}
 _Command = TypeVar("_Command", bound=Callable[..., None])
 
 
@@ -29,12 +30,11 @@ def order_options(command: _Command) -> _Command:
     return why(who(command))
 
 
-def checked_subject(subject: str) -> str:
-    """The subject, if it is one that takes orders."""
-    if subject_kind(subject) not in {"run", "node"} or not subject_name(subject):
-        raise click.UsageError(
-            f"{subject!r} is no subject; right would be run/RUN-ID or node/NODE-UID (`relight jobs`, `relight nodes` show them)"
-        )
+def checked_subject(subject: str, *kinds: str) -> str:
+    """The subject, if it is of a kind that takes the order."""
+    if subject_kind(subject) not in kinds or not subject_name(subject):
+        right = " or ".join(_RIGHT[kind] for kind in kinds)
+        raise click.UsageError(f"{subject!r} is no subject of this order; right would be {right}")
     return subject
 
 

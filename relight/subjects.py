@@ -24,9 +24,16 @@ _SHOWN_BY: Final = {RUN: "relight jobs -o json", NODE: "relight nodes -o json"}
 _CALLED: Final = {RUN: "job", NODE: "node"}
 
 
-def subject_meant(given: str) -> str:
-    """The whole subject. Raises UsageError for what takes no orders, ClickException where it is not clear who is meant."""
-    kind, name = subject_kind(checked_subject(given)), subject_name(given)
+def run_meant(given: str, *, instead: str) -> str:
+    """The whole subject of an order that only runs take. Raises as `subject_meant`; for a node UsageError says what there is `instead`."""
+    if subject_kind(given) == NODE:
+        raise click.UsageError(f"{given!r} is a node; {instead}")
+    return subject_meant(given, RUN)
+
+
+def subject_meant(given: str, *kinds: str) -> str:
+    """The whole subject. Raises UsageError for kinds that take no such order, ClickException where it is not clear who is meant."""
+    kind, name = subject_kind(checked_subject(given, *(kinds or (RUN, NODE)))), subject_name(given)
     try:
         with reader() as store:
             _, rows = ask(store, _QUESTIONS[kind], id=name, least=LEAST, limit=CANDIDATES + 1)

@@ -8,20 +8,20 @@ from relight.orders import give, order_options
 
 
 @click.command()
-@click.argument("subject")
+@click.argument("subject", metavar="RUN")
 @order_options
 def command(subject: str, *, by: str, reason: str) -> None:
-    """Cancel the open incident of SUBJECT (run/RUN-ID): processes that were stopped are started, a job that was suspended is resumed.
+    """Cancel the open incident of RUN (run/RUN-ID): processes that were stopped are started, a job that was suspended is resumed.
 
     \b
     relight cancel run/7f0c2a --reason "we take it from here"
 
     6 letters of the id and more are enough, as far as they are those of one.
 
-    Ends with 0 when the broker has confirmed the order, 1 when it has not or when it is not clear who is meant, 2 for a subject that takes no
-    orders.
+    Ends with 0 when the broker has confirmed the order, 1 when it has not or when it is not clear who is meant, 2 for what is no run.
     """
-    from relight.subjects import subject_meant
+    from relight.subjects import run_meant
     from schemas.mailbox import CancelIncidentOrder
 
-    give(subject_meant(subject), CancelIncidentOrder(by=by, reason=reason))
+    instead = "only runs have incidents. `relight release NODE-UID` ends what a node is held for"
+    give(run_meant(subject, instead=instead), CancelIncidentOrder(by=by, reason=reason))

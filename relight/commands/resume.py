@@ -1,4 +1,4 @@
-"""End a pause, or take a halted subject up again from a resync."""
+"""End the pause of a run, or take a halted run or node up again from a resync."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from relight.orders import give, order_options
 @click.argument("subject")
 @order_options
 def command(subject: str, *, by: str, reason: str) -> None:
-    """Resume SUBJECT (run/RUN-ID or node/NODE-UID): old news is looked at again before anything acts on it.
+    """Resume SUBJECT: a run that is paused (run/RUN-ID), or a run or node (node/NODE-UID) that is halted.
+
+    Old news is looked at again before anything acts on it. Whatever is halted begins anew, from what is told of it next.
 
     \b
     relight resume run/7f0c2a --reason "maintenance is over"

@@ -11,18 +11,54 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from actuators.settings import IsolationSettings
 from relight.cli import main
+from relight.commands.pause import INSTEAD_FOR_A_NODE
 from sandbox.kafka_server import KafkaBroker
 from schemas.envelope import Event, decode
 from schemas.mailbox import CancelIncidentOrder, PauseOrder, ReleaseNodeOrder, ResumeOrder
 
 
+@pytest.mark.parametrize("command", ["pause", "resume", "cancel"])
 @pytest.mark.parametrize("subject", ["partition/3", "run/", "llama", "domain/rack-1"])
-def test_what_takes_no_orders_is_refused_before_anything_is_sent(subject: str) -> None:
-    result = CliRunner().invoke(main, ["pause", subject, "--reason", "x"])
+def test_what_takes_no_orders_is_refused_before_anything_is_sent(
+    subject: str, command: str, given: list[str]
+) -> None:
+    result = CliRunner().invoke(main, [command, subject, "--reason", "x"])
 
-    assert result.exit_code == 2
-    assert "no subject" in result.output
+    assert (result.exit_code, given) == (2, [])
+    assert "no subject of this order; right would be run/RUN-ID" in result.output
+
+
+@pytest.mark.parametrize(
+    ("command", "instead"),
+    [
+        (
+            "pause",
+            ["relight.dev/protected", "kubectl cordon", "relight pause run/", "RELIGHT_ACTING__PAUSED=true"],
+        ),
+        ("cancel", ["relight release NODE-UID"]),
+    ],
+)
+def test_an_order_that_no_node_obeys_is_not_given_and_says_what_serves_instead(
+    command: str, instead: list[str], given: list[str]
+) -> None:
+    result = CliRunner().invoke(main, [command, f"node/{NODE}", "--reason", "x"])
+
+    assert (result.exit_code, given) == (2, [])
+    assert [words for words in instead if words not in result.output] == []
+
+
+def test_a_node_that_is_halted_is_resumed(given: list[str]) -> None:
+    result = CliRunner().invoke(main, ["resume", f"node/{NODE}", "--reason", "x"])
+
+    assert (result.exit_code, given) == (0, [f"node/{NODE}"]), result.output
+
+
+def test_the_label_that_a_pause_names_is_one_that_protects_from_isolation() -> None:
+    (label,) = [word for word in INSTEAD_FOR_A_NODE.split() if word.startswith("relight.dev/")]
+
+    assert label in IsolationSettings().protected_labels
 
 
 def test_an_order_without_a_reason_is_none() -> None:
