@@ -138,9 +138,10 @@ def _play(
     stage.note(f"{victim.name} at work again")
     _until(stage, "the recovery to be over", lambda: _is_over(stage, run), RECOVERED)
     job.let_go("hang-2")
+    ended = _until(stage, "the incident to be closed", lambda: _is_closed(stage, run), RECOVERED)
+    job.ask("hurry")
     _until(stage, "the job's end", lambda: stage.job_ended(job), FINISHED)
     finished(stage, job)
-    ended = _until(stage, "the incident to be closed", lambda: _is_closed(stage, run), RECOVERED)
 
     assert is_right(closed(stage, run)), ended
     assert len(stage.records.incidents(run)) == 1

@@ -73,12 +73,12 @@ def test_the_third_equal_fault_of_a_chip_isolates_its_node_and_the_job_goes_on_e
 
 def test_plain_exits_make_the_job_anew_and_the_fourth_in_a_row_fails_it_with_the_reason(stage: Stage) -> None:
     job = stage.job("plain-exits", steps=400)
-    job.ask("exit-0", step=60)
+    job.ask("exit-0", step=30)
     run = train(stage, job)
 
     for number in (1, 2, 3):
         stage.wait(f"reschedule {number}", lambda n=number: _verdicts(stage, run, n), RECOVERED)  # type: ignore[misc]
-        job.ask("exit-0", step=60 * (number + 1))  # each time it gets farther: it is not no_progress
+        job.ask("exit-0", step=30 * (number + 1))  # each time it gets farther: it is not no_progress
         stage.wait(f"issue {number + 1}", lambda n=number: _starts_of(job, str(n + 1)), RECOVERED)  # type: ignore[misc]
     failing = decided(stage, run, "fail_job")
     ended = closed(stage, run)
