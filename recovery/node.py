@@ -43,7 +43,16 @@ from schemas.commands import Outcome
 from schemas.envelope import decode, encode
 from schemas.facts import NodeGone, NodeSeen, PodBound, PodEnded
 from schemas.ids import run_subject
-from schemas.mailbox import HoldCause, HoldRequest, NodeNews, PartitionGap, ReleaseNodeOrder, Tick
+from schemas.mailbox import (
+    CancelIncidentOrder,
+    HoldCause,
+    HoldRequest,
+    NodeNews,
+    PartitionGap,
+    PauseOrder,
+    ReleaseNodeOrder,
+    Tick,
+)
 from schemas.records import FaultDomain
 from schemas.signals import ChipFault, NodeCondition, NodeRef, Placement, SignalGap
 from schemas.wording import counted
@@ -52,7 +61,7 @@ HISTORY: Final = timedelta(hours=24)
 """How long it is known who lived on the node (design 5)."""
 
 
-def handle(turn: Turn) -> None:  # noqa: C901 - one line a kind of message
+def handle(turn: Turn) -> None:  # noqa: C901, PLR0912 - one line a kind of message
     """Handle one message of a node's mailbox."""
     data: Any = turn.data
     match data:
@@ -74,6 +83,8 @@ def handle(turn: Turn) -> None:  # noqa: C901 - one line a kind of message
             outcome_came(turn, data)
         case ReleaseNodeOrder():
             release_all(turn, by=data.by, reason=data.reason, command=True)
+        case PauseOrder() | CancelIncidentOrder():
+            _say_for_runs(turn, data)
         case SignalGap():
             _gap(turn, data)
         case PartitionGap():
@@ -323,6 +334,18 @@ def _node_gone(turn: Turn, data: NodeGone) -> None:
     turn.drop(ISOLATION_CELL)
     kept = turn.rulebook.settings.cells_kept_after_end
     turn.put(NODE_CELL, replace(node, gone=True, due=turn.after(kept)))
+
+
+def _say_for_runs(turn: Turn, order: PauseOrder | CancelIncidentOrder) -> None:
+    """Only an older command line, or somebody else, gives it to a node: who waits for its effect finds why there is none."""
+    decide(
+        turn,
+        verdict="record",
+        rule="order-for-runs",
+        row="12",
+        reason=f"{order.kind} by {order.by}: an order that only runs obey; nothing changes for this node",
+        domain=FaultDomain.NODE,
+    )
 
 
 def _gap(turn: Turn, data: SignalGap) -> None:

@@ -6,11 +6,13 @@ from datetime import timedelta
 
 import pytest
 
+from recovery import Cell
+from recovery.cells import OriginCell
 from schemas.envelope import Event
-from schemas.ids import run_subject
+from schemas.ids import node_subject, run_subject
 from schemas.mailbox import CancelIncidentOrder, Order, PauseOrder, ResumeOrder
 from schemas.records import IncidentResult, IncidentState
-from tests.recovery.world import HBM, World
+from tests.recovery.world import BROKEN, HBM, World
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
@@ -40,6 +42,15 @@ def acts(running: World) -> bool:
     running.fault(HBM)
     running.settle(MINUTE)
     return running.begun() == IN_PLACE
+
+
+def what_the_node_is(running: World) -> dict[str, Cell]:
+    """Its cells, but for how far its mailbox was read."""
+    return {
+        name: cell
+        for name, cell in running.cells[node_subject("n1")].items()
+        if not isinstance(cell, OriginCell)
+    }
 
 
 @pytest.mark.parametrize("later", [SECOND, timedelta(hours=3)])
@@ -98,6 +109,21 @@ def test_a_clock_that_runs_fast_does_not_make_the_next_order_an_old_one() -> Non
     give(running, PAUSE, ago=timedelta(hours=-1))
     give(running, RESUME)
     assert acts(running)
+
+
+@pytest.mark.parametrize("order", [PAUSE, CancelIncidentOrder(by="ann", reason="no")])
+def test_an_order_that_only_runs_obey_changes_nothing_of_a_node_and_the_record_says_so(order: Order) -> None:
+    running = world()
+    before = what_the_node_is(running)
+    running.post(node_subject("n1"), order)
+    running.settle(SECOND)
+    assert what_the_node_is(running) == before
+    said = running.decisions[-1]
+    assert (said.rule, running.decided_for[-1]) == ("order-for-runs", node_subject("n1"))
+    assert "ann" in said.reason
+    running.fault(BROKEN)
+    running.settle(MINUTE)
+    assert running.held == {"n1"}
 
 
 def test_the_same_order_given_a_second_time_is_an_order() -> None:
