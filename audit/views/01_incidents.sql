@@ -13,18 +13,25 @@ SELECT * FROM {db}.outcomes FINAL ORDER BY arrived LIMIT 1 BY event_id;
 CREATE OR REPLACE VIEW {db}.signals_once AS
 SELECT * FROM {db}.signals FINAL ORDER BY arrived LIMIT 1 BY event_id;
 
--- Runs and nodes an operator has paused, as it stands now: by the last order, if it did not end by itself.
+-- Runs an operator has paused, as it stands now: by the order that was given last, if it did not end by itself. As recovery obeys them: each
+-- once, whatever was told again, and none that was overtaken on its way by one given later. No clock that runs fast makes the next order an old one.
 CREATE OR REPLACE VIEW {db}.paused AS
 SELECT
     cluster,
     subject,
-    argMax(kind, (arrived, offset)) AS last_order,
-    max(arrived) AS since,
-    argMax(ordered_by, (arrived, offset)) AS ordered_by,
-    argMax(reason, (arrived, offset)) AS reason,
-    argMax(until, (arrived, offset)) AS until
-FROM {db}.mailbox
-WHERE kind IN ('pause', 'resume')
+    argMax(kind, given) AS last_order,
+    argMax(arrived, given) AS since,
+    argMax(ordered_by, given) AS ordered_by,
+    argMax(reason, given) AS reason,
+    argMax(until, given) AS until
+FROM
+(
+    SELECT cluster, subject, kind, arrived, ordered_by, reason, until, (least(event_time, arrived), arrived, offset) AS given
+    FROM {db}.mailbox
+    WHERE kind IN ('pause', 'resume') AND startsWith(subject, 'run/')
+    ORDER BY arrived, offset
+    LIMIT 1 BY cluster, subject, event_id
+)
 GROUP BY cluster, subject
 HAVING last_order = 'pause' AND (until = 0 OR until > now64());
 

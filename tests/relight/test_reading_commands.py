@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -293,6 +294,27 @@ def test_a_pause_is_seen_until_it_is_over(relight: Any, filled: Store) -> None:
     assert not order(ResumeOrder(by="sre", reason="done"), 4)
     assert not order(PauseOrder(by="sre", reason="an hour", until=START + timedelta(hours=1)), 5)
     assert order(PauseOrder(by="sre", reason="long", until=datetime.now(UTC) + timedelta(hours=1)), 6)
+
+
+def test_a_pause_that_recovery_does_not_obey_is_not_shown(relight: Any, filled: Store) -> None:
+    """Told again after the resume, overtaken by it on the way, or given to a node."""
+    story = Story(offsets={"inbox.v1": 200})
+    for run in ("run/told-again", "run/overtaken", "run/paused-anew"):
+        story.tell(INBOX, run, PauseOrder(by="sre", reason="storage"), 3, id=f"pause of {run}")
+        story.tell(INBOX, run, ResumeOrder(by="sre", reason="done"), 9)
+    story.tell(
+        INBOX, "run/told-again", PauseOrder(by="sre", reason="storage"), 20, id="pause of run/told-again"
+    )
+    late = story.tell(INBOX, "run/overtaken", PauseOrder(by="ann", reason="look"), 8)
+    story.records[-1] = replace(late, arrived=START + timedelta(seconds=21))
+    story.tell(INBOX, "run/paused-anew", PauseOrder(by="ann", reason="look"), 22)
+    story.tell(INBOX, f"node/{NODE.uid}", PauseOrder(by="sre", reason="ours"), 23)
+    put(filled, story.records)
+
+    query = "SELECT subject, ordered_by FROM reading.paused WHERE subject != 'run/run-p'"
+    found = rows(relight("sql", query, "-o", "json"))
+
+    assert found == [{"subject": "run/paused-anew", "ordered_by": "ann"}]
 
 
 def test_an_answer_that_was_cut_says_so(relight: Any) -> None:
