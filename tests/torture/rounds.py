@@ -29,8 +29,10 @@ from tests.torture.run_script import RunScript
 from tests.torture.verdict import ChainWatch, Referee, Standing, force_compaction
 
 BACKLOG: Final = 5_000
-TRICKLE: Final = 300
-"""Messages a second that keep coming all through a round."""
+TRICKLE: Final = 60
+"""Messages a second that keep coming all through a round: enough that sends are in flight at any moment."""
+MOST_TRICKLED: Final = 1_800
+"""Half a minute of them, which outlasts a broker that is away: a slow machine must not be given ever more."""
 WALKED: Final = frozenset({"stop_processes", "heal_chips", "isolate_node", "suspend_job", "resume_job"})
 """Steps that some run was taken through, or the rounds were about nothing."""
 
@@ -167,8 +169,7 @@ class Torture:
         assert not wrong, f"{len(wrong)} places miscounted, such as {next(iter(wrong.items()))}"
 
     def _trickle(self, going_on: threading.Event) -> None:
-        """At most a second backlog: a slow machine must not be given ever more."""
-        left = BACKLOG
+        left = MOST_TRICKLED
         while going_on.is_set() and left > 0:
             self.send_events(TRICKLE // 20)
             left -= TRICKLE // 20
