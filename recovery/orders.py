@@ -1,14 +1,14 @@
 """What operators order of a run: pause, resume, cancel; each is obeyed once, and none that is older than one obeyed before.
 
 Guarantees: an order told again on its way has no second effect, whatever was ordered since; an order that was overtaken has none either, and the
-record says so. Told apart by id, ordered by the time at which they were given. That time is never believed to lie ahead: a clock that runs
-fast does not make the next operator's order an old one.
+record says so. Told apart by id, ordered by the time at which they were given. That time is believed within what an order may be on its way:
+neither does a clock that runs fast make the next operator's order an old one, nor is one of a slow clock old whenever it is given.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from recovery.cells import INCIDENT_CELL, PAUSE_CELL, RUN_CELL, IncidentCell, PauseCell
@@ -22,8 +22,10 @@ from recovery.verdicts import incident_of
 from schemas.mailbox import CancelIncidentOrder, PauseOrder, ResumeOrder
 from schemas.records import FaultDomain, IncidentResult, IncidentState
 
-ORDERS_KEPT: Final = 8
-"""Ids of the last orders obeyed: by them one is known again that comes with the same time as another."""
+ORDERS_KEPT: Final = 32
+"""Ids of the last orders obeyed: by them one is known again, however late it is told again."""
+LONGEST_ON_ITS_WAY: Final = timedelta(seconds=30)
+"""From being given to being appended: the command line gives up after 20 s. What seems older comes from a clock that is slow."""
 
 RunOrder = PauseOrder | ResumeOrder | CancelIncidentOrder
 
@@ -85,11 +87,12 @@ def _is_news(turn: Turn, order: RunOrder) -> bool:
     run = run_of(turn)
     if turn.event.id in run.orders:
         return False
-    if run.ordered_at is not None and turn.event.time < run.ordered_at:
+    arrival = turn.delivery.arrival
+    given: datetime = min(max(turn.event.time, arrival - LONGEST_ON_ITS_WAY), arrival)
+    if run.ordered_at is not None and given < run.ordered_at:
         _say_overtaken(turn, order, run.ordered_at)
         return False
     if run.known:
-        given: datetime = min(turn.event.time, turn.now)
         orders = (*run.orders, turn.event.id)[-ORDERS_KEPT:]
         turn.put(RUN_CELL, replace(run, orders=orders, ordered_at=max(given, run.ordered_at or given)))
     return True

@@ -14,7 +14,7 @@ CREATE OR REPLACE VIEW {db}.signals_once AS
 SELECT * FROM {db}.signals FINAL ORDER BY arrived LIMIT 1 BY event_id;
 
 -- Runs an operator has paused, as it stands now: by the order that was given last, if it did not end by itself. As recovery obeys them: each
--- once, whatever was told again, and none that was overtaken on its way by one given later. No clock that runs fast makes the next order an old one.
+-- once, whatever was told again, and none that was overtaken on its way by one given later; clocks are believed within what an order may be on its way.
 CREATE OR REPLACE VIEW {db}.paused AS
 SELECT
     cluster,
@@ -26,7 +26,7 @@ SELECT
     argMax(until, given) AS until
 FROM
 (
-    SELECT cluster, subject, kind, arrived, ordered_by, reason, until, (least(event_time, arrived), arrived, offset) AS given
+    SELECT cluster, subject, kind, arrived, ordered_by, reason, until, (least(greatest(event_time, arrived - INTERVAL 30 SECOND), arrived), arrived, offset) AS given
     FROM {db}.mailbox
     WHERE kind IN ('pause', 'resume') AND startsWith(subject, 'run/')
     ORDER BY arrived, offset

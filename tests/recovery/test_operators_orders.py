@@ -111,6 +111,35 @@ def test_a_clock_that_runs_fast_does_not_make_the_next_order_an_old_one() -> Non
     assert acts(running)
 
 
+def test_a_clock_that_runs_slow_does_not_make_the_next_operator_s_order_an_old_one() -> None:
+    running = world()
+    running.fault(HBM)
+    running.settle(MINUTE)
+    give(running, PAUSE)
+    running.settle(MINUTE)
+    give(running, CancelIncidentOrder(by="bob", reason="no"), ago=5 * MINUTE)
+    assert running.incident is not None
+    assert running.incident.result is IncidentResult.CANCELLED
+    running.settle(MINUTE)
+    give(running, RESUME, ago=timedelta(days=1))
+    assert "overtaken-order" not in running.rules()
+    running.fault(HBM, on="n2")
+    running.settle(MINUTE)
+    assert running.incident.state is IncidentState.STABILISING
+
+
+def test_a_pause_that_is_told_again_after_many_other_orders_pauses_no_more() -> None:
+    running = world()
+    pause = give(running, PAUSE)
+    for _ in range(5):
+        give(running, RESUME)
+        give(running, PAUSE)
+    give(running, RESUME)
+    running.settle(timedelta(hours=3))
+    tell_again(running, pause)
+    assert acts(running)
+
+
 @pytest.mark.parametrize("order", [PAUSE, CancelIncidentOrder(by="ann", reason="no")])
 def test_an_order_that_only_runs_obey_changes_nothing_of_a_node_and_the_record_says_so(order: Order) -> None:
     running = world()

@@ -317,6 +317,18 @@ def test_a_pause_that_recovery_does_not_obey_is_not_shown(relight: Any, filled: 
     assert found == [{"subject": "run/paused-anew", "ordered_by": "ann"}]
 
 
+def test_a_pause_is_over_by_a_resume_from_a_clock_that_runs_slow(relight: Any, filled: Store) -> None:
+    story = Story(offsets={"inbox.v1": 300})
+    story.tell(INBOX, "run/slow-clock", PauseOrder(by="sre", reason="storage"), 100)
+    slow = story.tell(INBOX, "run/slow-clock", ResumeOrder(by="ann", reason="done"), 50)
+    story.records[-1] = replace(slow, arrived=START + timedelta(seconds=200))
+    put(filled, story.records)
+
+    query = "SELECT ordered_by FROM reading.paused WHERE subject = 'run/slow-clock'"
+
+    assert rows(relight("sql", query, "-o", "json")) == []
+
+
 def test_an_answer_that_was_cut_says_so(relight: Any) -> None:
     result = relight("sql", "SELECT number FROM numbers(300000)", "-o", "json")
 
