@@ -171,7 +171,7 @@ def step_failed(turn: Turn, incident: IncidentCell, cause: str, *, failed_on: tu
         steps.abandon(turn, incident)
         if step.step is StepName.ISOLATE_NODE:
             say_not_isolated(turn, incident)
-        step_done(turn, incident)
+        step_done(turn, replace(incident, stable_at=None))
     elif first == "barrier":
         barrier_missed(turn, incident, step)
     elif first == "abnormal_end":

@@ -2,7 +2,7 @@
 
 Guarantee: whether that word or the answer to the command that started the processes is heard first makes no difference. A word that comes
 first is kept in the incident and counts when the answer has come, for only then it is known that all of the run was started; a start that fails
-takes it along. Words of processes that were replaced count never.
+takes it along, and so does a process that ends or stands still meanwhile. Words of processes that were replaced count never.
 """
 
 from __future__ import annotations

@@ -314,6 +314,10 @@ def _heavier(incident: IncidentCell, need: str, then: tuple[str, ...]) -> tuple[
 def _join(turn: Turn, incident: IncidentCell, case: Case, merge_rule: Rule, own: Rule | None) -> None:
     joined = _with_end(incident, case) if incident.state is IncidentState.ATTRIBUTING else incident
     joined = replace(joined, merged=joined.merged + 1)
+    if own is not None and own.then[0] != Verb.RECORD.value:
+        joined = replace(
+            joined, stable_at=None
+        )  # what was said before this happened is no word on what runs now
     acting = incident.state is IncidentState.ACTING
     if acting and case.chips and own is not None and own.then[0] not in VERBS:
         strategy = turn.rulebook.strategies.get(incident.strategy)

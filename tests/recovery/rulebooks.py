@@ -25,3 +25,12 @@ def with_pod_reschedule(**changes: Any) -> CompiledRulebook:
             strategy["enabled"] = True
             strategy.pop("disabled_because", None)
     return compile_document(content)
+
+
+def with_start_that_may_fail() -> CompiledRulebook:
+    """A restart in place that goes on when the processes could not be started."""
+    content = deepcopy(default_content())
+    for strategy in content["strategies"]:
+        if strategy["id"] == "in_place_recovery":
+            strategy["steps"][-1]["start_processes"]["on_failure"] = "continue"
+    return compile_document(content)

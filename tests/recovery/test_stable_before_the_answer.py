@@ -10,12 +10,14 @@ from typing import Any
 import pytest
 
 from recovery.cells import CountersCell
+from rules.compiled import CompiledRulebook, default_rulebook
 from schemas.commands import Command, OutcomeResult, StepName
 from schemas.envelope import Payload
 from schemas.ids import run_subject
 from schemas.records import IncidentResult, IncidentState
 from schemas.signals import Milestone, MilestoneName, ProcessState
-from tests.recovery.world import BROKEN, DEFAULT_SCRIPTS, HBM, Script, World
+from tests.recovery.rulebooks import with_start_that_may_fail
+from tests.recovery.world import BROKEN, DEFAULT_SCRIPTS, HBM, NOTICE, Script, World
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
@@ -64,10 +66,12 @@ STORIES: dict[str, tuple[Callable[[World], None], StepName, dict[str, Any]]] = {
 }
 
 
-def restarting(story: str, answer_after: timedelta, **details: Any) -> World:
+def restarting(
+    story: str, answer_after: timedelta, *, rulebook: CompiledRulebook | None = None, **details: Any
+) -> World:
     """The processes were started again and nobody has said that they were."""
     happen, step, annotations = STORIES[story]
-    world = World().begin(job_retry_num="5", **annotations)
+    world = World(rulebook=rulebook or default_rulebook()).begin(job_retry_num="5", **annotations)
     world.scripts[step] = answered_after(step, answer_after, **details)
     happen(world)
     while not any(command.step is step for command in world.commands):
@@ -147,6 +151,45 @@ def test_a_process_that_ends_again_before_the_answer_takes_its_word_along() -> N
     assert world.incident.attempt > first
     assert world.incident.state is IncidentState.STABILISING
     assert world.incident.stable_at is None
+
+
+@pytest.mark.parametrize(
+    ("story", "happens"),
+    [("in place", World.exit), ("hang restart", World.exit), ("hang restart", World.stall)],
+    ids=["in place, ended", "hang restart, ended", "hang restart, stands still"],
+)
+def test_what_happens_to_the_new_processes_before_the_answer_takes_their_word_along(
+    story: str, happens: Callable[[World], None]
+) -> None:
+    world = restarting(story, 50 * SECOND)
+    assert world.incident is not None
+    say_stable(world, world.incident.attempt)
+    world.settle(SECOND)
+    happens(world)
+    world.settle(MINUTE)
+    assert world.incident.state is IncidentState.STABILISING
+
+
+def test_a_fault_that_asks_for_nothing_leaves_the_word_as_it_is() -> None:
+    world = restarting("in place", 50 * SECOND)
+    assert world.incident is not None
+    say_stable(world, world.incident.attempt)
+    world.settle(SECOND)
+    world.fault(NOTICE)
+    world.settle(MINUTE)
+    assert world.incident.result is IncidentResult.RECOVERED
+
+
+def test_a_failed_start_after_which_the_plan_goes_on_is_not_recovered_by_an_early_word() -> None:
+    world = restarting("in place", FAR, rulebook=with_start_that_may_fail())
+    assert world.incident is not None
+    say_stable(world, world.incident.attempt)
+    world.settle(SECOND)
+    command = next(c for c in world.commands if c.step is StepName.START_PROCESSES)
+    subject, outcome, _ = world.answer(command, OutcomeResult.FAILED, cause="timeout")
+    world.post(subject, outcome)
+    world.settle(SECOND)
+    assert world.incident.state is IncidentState.STABILISING
 
 
 def test_a_start_that_is_refused_is_not_recovered_by_an_early_word() -> None:
