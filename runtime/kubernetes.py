@@ -37,6 +37,8 @@ from runtime.settings import KubernetesSettings
 Object = dict[str, Any]
 Query = Mapping[str, str | int | bool | None]
 
+_TOKEN_LASTS: Final = 1.0
+"""Seconds; a token is renewed a minute or more before its end."""
 _ERRORS: Final = {401: ApiForbidden, 403: ApiForbidden, 404: ApiNotFound, 409: ApiConflict, 410: ApiGone}
 
 
@@ -163,6 +165,8 @@ class Cluster:
         self._timeout = settings.timeout.total_seconds()
         self._watch_seconds = settings.watch.total_seconds()
         self._rate = Rate(settings.rate, settings.burst)
+        self._token: str | None = None
+        self._token_until = 0.0
 
     def get(self, path: str) -> Object:
         """One object. Raises ApiNotFound and the other errors of `runtime.errors`."""
@@ -264,7 +268,7 @@ class Cluster:
         if not stream:
             self._rate.take()
         headers = {"User-Agent": self._agent, "Accept": "application/json"}
-        token = self._configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
+        token = self._authorization()
         if token:
             headers["Authorization"] = token
         data = None
@@ -281,8 +285,18 @@ class Cluster:
                 preload_content=not stream,
             )
             if response.status >= 400:  # noqa: PLR2004 - HTTP's errors begin here
+                if response.status == 401:  # noqa: PLR2004 - HTTP's Unauthorized: perhaps there is a new token
+                    self._token_until = 0.0
                 _raise(f"{method} {path}", response)
         return response
+
+    def _authorization(self) -> str | None:
+        """Asked for at most once a second: the official client reads its whole configuration anew each time (a tenth of a busy process)."""
+        now = time.monotonic()
+        if now >= self._token_until:
+            self._token = self._configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
+            self._token_until = now + _TOKEN_LASTS
+        return self._token
 
 
 def _text(query: Query | None) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,32 @@ def pod(name: str, version: str) -> dict[str, object]:
 
 
 # ------------------------------------------------------------ calls
+
+
+def test_a_token_is_looked_up_once_a_second_and_again_when_it_was_refused(
+    server: Server, client: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    configuration = client._configuration  # the official client's, which reads a token's file anew each time
+    lookup = configuration.get_api_key_with_prefix
+
+    def counted(name: str, alias: str | None = None) -> str | None:
+        asked.append(name)
+        found: str | None = lookup(name, alias=alias)
+        return found
+
+    monkeypatch.setattr(configuration, "get_api_key_with_prefix", counted)
+    monkeypatch.setattr("runtime.kubernetes._TOKEN_LASTS", 3600.0)
+    good = partial(Request.reply, status=200, body={})
+    server.script = [good, good, lambda request: request.reply(401, status(401, "expired")), good]
+
+    client.get(paths.nodes("n1"))
+    client.get(paths.nodes("n1"))
+    assert len(asked) == 1
+    with pytest.raises(ApiForbidden):
+        client.get(paths.nodes("n1"))
+    client.get(paths.nodes("n1"))
+    assert len(asked) == 2
 
 
 @pytest.mark.parametrize(
