@@ -2,7 +2,7 @@
 
 Each class of payload has one table. Copies that the router made in `inbox.v1` of what stands in the signals' topics are left out, ticks as well.
 What cannot be decoded here is a dead letter of the audit itself, with its bytes: some topics nobody else reads, and a gap must be seen.
-Numbers are brought into their columns' range: what others may send must not stop the writer.
+Numbers and times are brought into their columns' range: what others may send must not stop the writer, nor whoever reads it afterwards.
 """
 
 from __future__ import annotations
@@ -28,6 +28,9 @@ from schemas.topics import DEADLETTERS, EXTERNAL_SIGNALS, INBOX
 Row = dict[str, Any]
 NOT_TOLD: Final = -1
 NEVER: Final = datetime(1970, 1, 1, tzinfo=UTC)
+EARLIEST: Final = datetime(1900, 1, 1, tzinfo=UTC)
+LATEST: Final = datetime(2299, 12, 31, tzinfo=UTC)
+"""Times of a DateTime64 column; outside of them the store keeps what no client can read."""
 KEPT_OF_UNREADABLE: Final = 64 * 1024
 """Bytes of a message that only the audit could not read; its length stands beside it."""
 _INT32: Final = (-(2**31), 2**31 - 1)
@@ -121,6 +124,9 @@ def _fitting(row: Row) -> Row:
         value = row.get(column)
         if isinstance(value, int) and not least <= value <= most:
             row[column] = min(max(value, least), most)
+    for column, value in row.items():
+        if isinstance(value, datetime):
+            row[column] = min(max(value, EARLIEST), LATEST)
     return row
 
 

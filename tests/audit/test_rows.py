@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import UTC, datetime
 from typing import Any
@@ -119,6 +120,25 @@ def test_numbers_of_others_are_brought_into_range(step: int) -> None:
 
     assert placed is not None
     assert placed.row["step"] == 2**63 - 1
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        ("9999-12-31T23:59:59-14:00", datetime(2299, 12, 31, tzinfo=UTC)),
+        ("0001-01-01T00:00:00+14:00", datetime(1900, 1, 1, tzinfo=UTC)),
+        ("2026-03-01T12:00:00Z", datetime(2026, 3, 1, 12, tzinfo=UTC)),
+    ],
+)
+def test_times_of_others_are_brought_into_range_since_no_client_could_read_them(
+    said: str, kept: datetime
+) -> None:
+    raw = json.loads(encode(sample(Checkpoint.TYPE)))
+
+    placed = put(json.dumps(raw | {"time": said}).encode(), topic="external-signals.v1")
+
+    assert placed is not None
+    assert placed.row["event_time"] == kept
 
 
 @pytest.mark.parametrize("payload", PAYLOADS, ids=lambda payload: payload.TYPE)
