@@ -67,13 +67,13 @@ def recovered(stage: Stage, run: str) -> Incident:
     return found
 
 
-def finished(stage: Stage, job: TrainingJob) -> None:
+def finished(stage: Stage, job: TrainingJob, within: float = FINISHED) -> None:
     """It ran to its end, and every rank ended with the bits of a run that nobody disturbed.
 
     What is left of it is trained in a hurry: whatever is to happen while it trains has to have happened before.
     """
     job.ask("hurry")
-    ended = stage.wait("the job's end", lambda: stage.job_ended(job), FINISHED)
+    ended = stage.wait("the job's end", lambda: stage.job_ended(job), within)
     assert ended == "Complete", stage.story()
     assert job.results() == {job.expected_result()}, stage.story()
 

@@ -10,6 +10,7 @@ from typing import Final
 
 import pytest
 
+from producers.settings import SupervisorSettings
 from sandbox.control_plane import ControlPlane
 from sandbox.stage.stage import Stage
 from sandbox.stage.training_job import TrainingJob
@@ -24,6 +25,7 @@ from tests.end_to_end.plots import (
 )
 from tests.end_to_end.processes import supervisor
 from tests.end_to_end.seen import (
+    FINISHED,
     REACHED,
     all_ranks,
     closed,
@@ -39,6 +41,8 @@ from tests.end_to_end.seen import (
 ETCD_STOPPED: Final = 20.0
 HELD: Final = {"RELIGHT_VERDICT_WAIT": "15"}
 """So long an exit waits for a word that nobody will say."""
+PROMISED: Final = SupervisorSettings().promise_lasts.total_seconds()
+"""So long it waits when the agent had promised one just before it was killed."""
 IN_FLIGHT: Final = 1.0
 """Seconds after which a write of a killed process has come to the API server, or never does."""
 
@@ -102,7 +106,7 @@ def test_all_of_it_killed_for_good_at_any_moment_of_any_strategy(
     record_property("moment", f"{name}, suspensions {suspensions(stage, job)}")
     time.sleep(IN_FLIGHT)
     stage.note(stage.run("let-go", "--now"))
-    finished(stage, job)
+    finished(stage, job, within=FINISHED + PROMISED)
 
     if name == "in-place":  # the pods it had, and nobody's order outlives relight for long
         assert containers(stage.pods(job)) == before
