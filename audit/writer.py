@@ -133,14 +133,15 @@ class Writer:
         record = self._record(message)
         key = (record.topic, record.partition)
         batcher = self._batchers.setdefault(key, Batcher(*key))
-        if batcher.must_cut_before(record.arrived):
+        size = len(record.value or b"")
+        if batcher.must_cut_before(record.arrived, size):
             self._cut(batcher)
         try:
             placed = place(record)
         except DecodeError as error:
             placed = unreadable(record, str(error))
             self.unreadable += 1
-        batcher.add(record.offset, record.arrived, placed, self._clock())
+        batcher.add(record.offset, record.arrived, placed, self._clock(), size)
 
     def _oldest(self) -> float | None:
         collected = (batcher.oldest for batcher in self._batchers.values() if batcher.oldest is not None)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition
 
+from audit import batches
 from audit.errors import RowsRefused, StoreAway, StoreRefused
 from audit.settings import AuditSettings, BatchSettings
 from audit.writer import Writer
@@ -168,6 +169,23 @@ def test_a_month_s_end_cuts_a_batch_since_an_insert_is_whole_within_one_part_onl
         "signals:signals.v1:0:0-0",
         "signals:signals.v1:0:1-2",
     ]
+
+
+def test_large_messages_make_more_batches_since_one_that_no_server_takes_would_be_tried_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(batches, "MOST_BYTES", 2 * len(EVENT) + 1)
+    world = World()
+    world.consumer.coming = [Said(offset) for offset in range(5)]
+    world.writer.turn()
+    world.later()
+
+    assert [token for _, token, _ in world.table.inserts] == [
+        "signals:signals.v1:0:0-1",
+        "signals:signals.v1:0:2-3",
+        "signals:signals.v1:0:4-4",
+    ]
+    assert world.consumer.committed[-1] == (0, 5)
 
 
 def test_partitions_are_batched_apart() -> None:
