@@ -170,6 +170,15 @@ def test_what_happens_to_the_new_processes_before_the_answer_takes_their_word_al
     assert world.incident.state is IncidentState.STABILISING
 
 
+def test_a_word_from_a_clock_that_runs_fast_does_not_make_the_next_recovery_patient() -> None:
+    world = restarting("in place", 10 * SECOND)
+    assert world.incident is not None
+    say_stable(world, world.incident.attempt, after=3 * SECOND, time=world.now + 20 * FAR)
+    world.settle(MINUTE)
+    assert world.incident.result is IncidentResult.RECOVERED
+    assert world.counters.seconds_to_stable == 3
+
+
 def test_a_fault_that_asks_for_nothing_leaves_the_word_as_it_is() -> None:
     world = restarting("in place", 50 * SECOND)
     assert world.incident is not None
