@@ -87,8 +87,7 @@ def _is_news(turn: Turn, order: RunOrder) -> bool:
     run = run_of(turn)
     if turn.event.id in run.orders:
         return False
-    arrival = turn.delivery.arrival
-    given: datetime = min(max(turn.event.time, arrival - LONGEST_ON_ITS_WAY), arrival)
+    given: datetime = min(max(turn.event.time, turn.now - LONGEST_ON_ITS_WAY), turn.now)
     if run.ordered_at is not None and given < run.ordered_at:
         _say_overtaken(turn, order, run.ordered_at)
         return False
