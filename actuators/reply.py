@@ -85,14 +85,15 @@ class Answered(Exception):  # noqa: N818 - an answer, not an error
 
     result: ClassVar[OutcomeResult]
 
-    def __init__(self, cause: str, detail: str = "") -> None:
+    def __init__(self, cause: str, detail: str = "", *, effects: tuple[str, ...] = ()) -> None:
         super().__init__(f"{cause}: {detail}" if detail else cause)
         self.cause = cause
         self.detail = detail
+        self.effects = effects
 
     def reply(self) -> Reply:
         """The answer it is."""
-        return Reply(self.result, cause=self.cause, detail=self.detail)
+        return Reply(self.result, cause=self.cause, detail=self.detail, effects=self.effects)
 
 
 class Refused(Answered):

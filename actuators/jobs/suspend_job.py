@@ -95,15 +95,18 @@ def what_is_left(run: RunObject, fenced: Fenced) -> str:
 
 
 def _suspend(command: Command, world: World, job: Object) -> Object | None:
-    """Suspend it until, and note for which attempt, so that no older one resumes it. What was let go of it is not taken down a second time."""
-    marks: Object = {}
+    """Suspend it until, and note for which attempt, so that no older one resumes it. What was resumed since is not taken down a second time."""
+    marks: Object = {LET_GO: None} if was_let_go(job) else {}
     need_latest(command, job)
     if any(condition_of(job, kind) for kind in LOST):
         return None
-    if was_let_go(job):
-        if attempt_of(job) == command.attempt:
-            raise Refused("not_suspended", "`relight let-go` has resumed it since, and its processes go on")
-        marks[LET_GO] = None
+    if attempt_of(job) == command.attempt and not job["spec"].get("suspend"):
+        who = "`relight let-go`" if was_let_go(job) else "somebody"
+        # Said as an effect, since the answer that told of it may have been lost: a job that nothing was done to would be let go.
+        effects = (f"suspended before, and resumed by {who} since",)
+        raise Refused(
+            "not_suspended", f"{who} has resumed it since, and its processes go on", effects=effects
+        )
     change: Object = {} if job["spec"].get("suspend") else {"spec": {"suspend": True}}
     if attempt_of(job) < command.attempt:
         marks[ATTEMPT] = str(command.attempt)

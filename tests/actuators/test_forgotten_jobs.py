@@ -87,6 +87,7 @@ def test_the_attempt_of_which_it_was_let_go_does_not_take_it_down_again_and_the_
     safe_end = scene.perform(resume(job, attempt=2))
 
     assert (again.result, again.cause) == (OutcomeResult.REFUSED, "not_suspended")
+    assert again.effects, "its answer may have been lost: whoever asks must not think that nothing was done"
     assert (safe_end.result, safe_end.epoch) == (OutcomeResult.DONE, 1)
     assert not is_suspended(api, job)
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from runtime.kubernetes import Object
-from schemas.cluster import ATTEMPT, EPOCH
+from schemas.cluster import ATTEMPT, EPOCH, LET_GO
 from schemas.commands import OutcomeResult, StepName
 from tests.actuators.scene import JOB_PATH, Scene, command, job
 
@@ -58,6 +58,30 @@ def test_an_older_attempt_s_resume_of_the_same_epoch_starts_nothing(action: str)
 
     assert (outcome.result, outcome.cause) == (OutcomeResult.REFUSED, "superseded")
     assert standing(scene)["spec"]["suspend"] is True
+
+
+@pytest.mark.parametrize("action", ["begin", "look"])
+@pytest.mark.parametrize(("mark", "who"), [({}, "somebody"), ({LET_GO: "3"}, "`relight let-go`")])
+def test_the_attempt_that_suspended_it_does_not_take_down_what_was_resumed_since(
+    mark: dict[str, str], who: str, action: str
+) -> None:
+    scene = a_job(epoch=1, suspended=False)
+    suspend(scene, 3)
+    resumed = standing(scene)
+    resumed["spec"]["suspend"] = False
+    resumed["metadata"]["annotations"] |= mark
+    scene.api.put(JOB_PATH, resumed)
+
+    outcome = suspend(scene, 3, action=action)
+
+    assert (outcome.result, outcome.cause) == (OutcomeResult.REFUSED, "not_suspended")
+    assert outcome.effects == (f"suspended before, and resumed by {who} since",), (
+        "the first answer may have been lost"
+    )
+    assert standing(scene)["spec"]["suspend"] is False
+    suspend(scene, 4)
+    assert standing(scene)["spec"]["suspend"] is True
+    assert LET_GO not in standing(scene)["metadata"]["annotations"]
 
 
 def test_an_older_attempt_does_not_suspend_what_a_later_one_resumed() -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import timedelta
 
+import pytest
+
 from schemas.commands import Command, OutcomeResult, StepName
 from schemas.envelope import Payload
 from schemas.records import IncidentResult, IncidentState
-from tests.recovery.world import World
+from tests.recovery.world import Script, World
 
 SECOND = timedelta(seconds=1)
 MINUTE = timedelta(minutes=1)
@@ -31,6 +33,17 @@ def _given_back(world: World, command: Command) -> Iterable[tuple[str, Payload, 
         yield world.answer(command, OutcomeResult.REFUSED, cause="not_suspended")
 
 
+def _given_back_unheard(world: World, command: Command) -> Iterable[tuple[str, Payload, timedelta]]:
+    """The same, but whoever suspended it died before its answer was confirmed."""
+    if command.action == "begin":
+        for pod in list(world.pods.values()):
+            world.take_away(pod)
+    else:
+        yield world.answer(
+            command, OutcomeResult.REFUSED, cause="not_suspended", effects=("suspended before",)
+        )
+
+
 def ended() -> World:
     world = World().begin(job_retry_num="5", job_unconditional_retry="true")
     world.scripts[StepName.RESUME_JOB] = _runs_as_it_was
@@ -49,9 +62,12 @@ def test_a_resume_that_finds_it_resumed_is_done_at_the_epoch_the_pods_have() -> 
     assert world.incident.result is IncidentResult.RECOVERED
 
 
-def test_a_suspension_that_was_ended_leads_to_that_resume_and_not_to_a_second_suspension() -> None:
+@pytest.mark.parametrize("suspending", [_given_back, _given_back_unheard], ids=["heard", "unheard"])
+def test_a_suspension_that_was_ended_leads_to_that_resume_and_not_to_a_second_suspension(
+    suspending: Script,
+) -> None:
     world = ended()
-    world.scripts[StepName.SUSPEND_JOB] = _given_back
+    world.scripts[StepName.SUSPEND_JOB] = suspending
     world.exit(1)
     world.settle(5 * MINUTE)
     assert world.incident is not None
