@@ -96,7 +96,7 @@ def test_a_fault_without_a_world_says_how_to_name_one(monkeypatch: pytest.Monkey
         ("topics", "check"),
         ("topics", "tail", "decisions.v1", "--for", "1"),
         ("rules", "release", "--by", "me"),
-        ("pause", "run/r1", "--reason", "x"),
+        ("pause", "run/00000000-0000-4000-8000-000000000001", "--reason", "x"),
         (
             "publish",
             "--source",

@@ -36,7 +36,7 @@ def test_against_nothing_all_is_new() -> None:
 
     assert all(line.startswith("+ ") for line in told)
     assert len([line for line in told if line.startswith("+ rule ")]) == len(document().rules)
-    assert told[-1] == f"+ {len(document().codes)} codes"
+    assert told[-1] == f"+ {len(document().codes):,} codes"
 
 
 @pytest.mark.parametrize(
