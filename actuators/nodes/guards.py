@@ -70,9 +70,9 @@ def _reserve(lot: Sequence[Candidate], world: World) -> list[Blocked | None]:
             return answers
         try:
             _write(count, ledger, world)
-        except ApiConflict:
+        except (ApiConflict, ApiNotFound) as error:  # written, or taken away, by somebody else
             if not left:
-                raise
+                raise ApiConflict("the Lease of the places never stood still") from error
             sleep(_RANDOM.uniform(0.0, LONGEST_PAUSE))
         else:
             return answers

@@ -27,6 +27,7 @@ from actuators.rewriting import rewrite
 from actuators.step import Arguments, Step, arguments_of
 from actuators.world import Words, World
 from runtime import paths
+from runtime.errors import ApiConflict
 from runtime.kubernetes import Object
 from schemas.commands import Command
 from schemas.ids import node_subject
@@ -80,7 +81,7 @@ def act(command: Command, world: World) -> Reply:
     if not given.holds:
         raise Refused("no_holds", "a node is isolated for a cause")
     holds, order = [hold_of(hold) for hold in given.holds], order_of(command)
-    changed = False
+    changed, has_place = False, not is_isolated(node)
 
     def judge(seen: Object) -> Object | None:
         nonlocal changed
@@ -88,6 +89,8 @@ def act(command: Command, world: World) -> Reply:
         if was_undone(seen, order):
             raise Refused("overridden", "isolated by this very command; somebody took our taint off since")
         need_unwell(seen, holds)
+        if not has_place and not is_isolated(seen):
+            raise ApiConflict("the taint was taken off since, and no place is taken")
         change = isolating(seen, holds)
         changed = change is not None
         return order.signed(seen, change)

@@ -81,6 +81,21 @@ def test_a_lease_that_was_deleted_is_made_again() -> None:
     assert LIST in calls_of(scene, 2)
 
 
+def test_a_lease_that_is_deleted_between_its_count_and_its_write_is_not_taken_for_a_node_that_is_gone() -> (
+    None
+):
+    scene = a_scene(*FLEET)
+
+    def others(verb: str, place: str) -> None:
+        if (verb, place) == ("PATCH", LEASE):
+            scene.api.before = None
+            del scene.api.objects[LEASE]
+
+    scene.api.before = others
+
+    assert scene.perform(isolate(1)).result is OutcomeResult.DONE
+
+
 def test_a_write_nobody_answered_leaves_no_count() -> None:
     """Whether it was done is not known: read again."""
     scene = a_scene(*FLEET)
@@ -120,6 +135,30 @@ def test_a_place_that_was_taken_after_the_count_is_not_ended_by_it() -> None:
 
     assert calls_of(scene, 3) == [("PATCH", LEASE)]
     assert places_of(scene.api.objects[LEASE])["node-uid-1"].until > scene.now
+
+
+def test_a_node_whose_taint_was_taken_off_while_its_holds_were_renewed_takes_a_place_or_stays_as_it_is() -> (
+    None
+):
+    settings = IsolationSettings(most=1, share=1.0, fewest_left=0, protected_namespaces=())
+    scene = Scene(settings=ActingSettings(isolation=settings))
+    for number in (1, 2):
+        scene.api.put(path(number), node(number))
+    assert scene.perform(isolate(1, attempt=1, command="first")).result is OutcomeResult.DONE
+
+    def others(verb: str, place: str) -> None:
+        """A human takes the taint off, and another node takes the place that is free then."""
+        if (verb, place) == ("PATCH", path(1)):
+            scene.api.before = None
+            scene.api.put(path(1), node(1))
+            assert scene.perform(isolate(2, attempt=1, command="other")).result is OutcomeResult.DONE
+
+    scene.now += timedelta(seconds=130)  # its reservation has ended: the taint itself counts
+    scene.api.before = others
+    told = scene.perform(isolate(1, attempt=2, command="renewed"))
+
+    assert told.result is not OutcomeResult.DONE
+    assert [is_isolated(scene.api.objects[path(number)]) for number in (1, 2)] == [False, True]
 
 
 # ------------------------------------------------------------------------ any order of events
