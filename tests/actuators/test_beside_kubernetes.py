@@ -13,6 +13,8 @@ from tests.actuators.real_job import make_job, pods_of, wait_until
 from tests.actuators.real_scene import RealScene
 from tests.actuators.real_steps import (
     JOB,
+    a_node,
+    bind,
     fail,
     read,
     resume,
@@ -73,19 +75,23 @@ def test_a_pod_that_a_finalizer_keeps_is_waited_for_named_and_never_forced(
     scene: RealScene, api: Cluster, namespace: str
 ) -> None:
     job = make_job(api, namespace, 2)
-    kept = pods_of(api, job)[0]["metadata"]
+    pod = pods_of(api, job)[0]
+    kept = pod["metadata"]
     path = paths.pods(namespace, kept["name"])
     with_finalizer = {"metadata": {"finalizers": [*kept.get("finalizers", []), KEPT]}}
     api.patch(path, with_finalizer, manager="somebody")
 
-    outcome = until_it_ends(scene, suspend(job), patience=3)
-    assert (outcome.result, outcome.cause) == (OutcomeResult.PENDING, "terminating")
-    assert "1 pod " in (outcome.detail or "")
-    assert api.get(path)["metadata"]["uid"] == kept["uid"]
+    with a_node(api, namespace) as place:  # one on no node is swept, and so ended, within 20 s of anything
+        bind(api, pod, place)
+        outcome = until_it_ends(scene, suspend(job), patience=3)
+        assert (outcome.result, outcome.cause) == (OutcomeResult.PENDING, "terminating")
+        assert "1 pod " in (outcome.detail or "")
+        assert api.get(path)["metadata"]["uid"] == kept["uid"]
 
-    left = [each for each in api.get(path)["metadata"]["finalizers"] if each != KEPT]
-    api.patch(path, {"metadata": {"finalizers": left or None}}, manager="somebody")
-    assert until_it_ends(scene, suspend(job)).result is OutcomeResult.DONE
+        left = [each for each in api.get(path)["metadata"]["finalizers"] if each != KEPT]
+        api.patch(path, {"metadata": {"finalizers": left or None}}, manager="somebody")
+        api.delete(path, grace=0)  # as its kubelet says that it has ended
+        assert until_it_ends(scene, suspend(job)).result is OutcomeResult.DONE
 
 
 @real_plane_only("admission policies are Kubernetes' own")
