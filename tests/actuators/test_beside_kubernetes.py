@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 
 import pytest
@@ -109,9 +110,11 @@ def test_a_policy_that_refuses_our_change_is_an_answer_with_its_words_and_nothin
     where = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}}}
     binding = {"policyName": namespace, "validationActions": ["Deny"], "matchResources": where}
 
+    attempts = itertools.count(1)
+
     def answer_to_a_running_job() -> Outcome:
         api.patch(paths.jobs(namespace, JOB), {"spec": {"suspend": False}}, manager="somebody")
-        return scene.perform(suspend(job))
+        return scene.perform(suspend(job, attempt=next(attempts)))
 
     api.create(policies, {"metadata": {"name": namespace}, "spec": spec})
     api.create(bindings, {"metadata": {"name": namespace}, "spec": binding})

@@ -103,12 +103,12 @@ def test_nodes_to_keep_off_are_made_anew_each_time_beside_the_teams_own_affinity
     api.patch(path, {"spec": {"template": {"spec": {"affinity": affinity}}}}, manager="a-team")
 
     for to, keep_off in ((2, ("one", "two")), (3, ("three",)), (4, ())):
-        scene.perform(resume(job, keep_off=keep_off, to=to))
+        scene.perform(resume(job, keep_off=keep_off, to=to, attempt=to - 1))
         spec = read(api, job)["spec"]["template"]["spec"]
         assert kept_off(spec) == list(keep_off)
         term = spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
         assert [one["matchExpressions"] for one in term["nodeSelectorTerms"]] == [[own]]
-        until_it_ends(scene, suspend(job, epoch=to))
+        until_it_ends(scene, suspend(job, epoch=to, attempt=to))
 
     assert KEPT_OFF not in read(api, job)["metadata"]["annotations"]
 
