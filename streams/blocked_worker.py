@@ -37,6 +37,9 @@ class BlockedWorker:
     async def idle(self) -> None:
         """Nothing to write."""
 
+    async def settle(self) -> None:
+        """Nothing is under way."""
+
     async def close(self) -> None:
         """Nothing to let go of."""
         self._on_close()

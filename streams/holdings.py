@@ -198,6 +198,7 @@ class Holdings:
         while True:
             messages = await lane.take(_IDLE)
             if messages is None:
+                await worker.settle()
                 return
             if not messages:
                 await worker.idle()

@@ -1,7 +1,7 @@
-"""One inbox partition in memory: what is confirmed, and nothing else.
+"""One inbox partition in memory: what is decided and told; its state is written, or being written (see `streams.state_writer`).
 
 Cells of its subjects, position, clock, due times, halted subjects, the last orders to resume, active rulebook: rebuilt from the state log by
-`restore`, moved on by `commit` when a group is confirmed.
+`restore`, moved on by `commit` when a group's emits are confirmed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class UnreadableCell:
 
 
 class Memory:
-    """Confirmed state of one inbox partition."""
+    """State of one inbox partition."""
 
     def __init__(self, core: Core) -> None:
         self.position: int | None = None
@@ -77,7 +77,7 @@ class Memory:
             self._restore_one(key, value)
 
     def cells_of(self, subject: SubjectKey) -> Mapping[str, Cell]:
-        """Confirmed cells of a subject."""
+        """Cells of a subject."""
         return self._subjects.get(subject, NO_CELLS)
 
     def subjects(self) -> Iterator[SubjectKey]:

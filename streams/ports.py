@@ -137,15 +137,19 @@ class PartitionWorker(Protocol):
 
     @property
     def position(self) -> int:
-        """Offset of the next message to handle; everything below is confirmed."""
+        """Offset below which everything is confirmed; once settled, that of the next message to handle."""
         ...
 
     async def handle(self, messages: Sequence[Message]) -> None:
-        """Return when everything that follows from them is confirmed. Raises Fenced when another worker took over."""
+        """Return when the next may be handled. Raises Fenced when another worker took over, perhaps at a later call only."""
         ...
 
     async def idle(self) -> None:
-        """Nothing came for a while: write what is left to write."""
+        """Nothing came for a while: write what is left to write. Raises as `handle` does."""
+        ...
+
+    async def settle(self) -> None:
+        """Return when everything that follows from what was handled is confirmed. Raises as `handle` does."""
         ...
 
     async def close(self) -> None:

@@ -1,15 +1,17 @@
-"""One inbox partition at work: handle a group, confirm its emits, write its state, and only then believe it.
+"""One inbox partition at work: handle a group, confirm its emits, have its state written, go on.
 
 Order, and why: emits are confirmed first, so that nothing decided can be lost; then one transaction writes changed cells and position, or
-nothing; then memory moves on. A crash between the first two repeats the same emits with the same origins and ids, which is harmless; the
-other order would lose them. What fails is tried again byte for byte, until it is taken, the producer is fenced, or the partition is taken away.
+nothing. A crash in between repeats the same emits with the same origins and ids, which is harmless; the other order would lose them. The next
+group does not wait for that transaction (see `streams.state_writer`): it is decided from memory, which moves on when emits are confirmed, and is
+thrown away as a whole when a write can never be made. What fails is tried again byte for byte, until it is taken, the producer is fenced, or
+the partition is taken away.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -22,9 +24,9 @@ from streams.errors import RulebookMissing
 from streams.group import Group
 from streams.handler import Handler
 from streams.memory import Memory
-from streams.ports import Message, Place, Rulebooks, Send, Sender, StateLog
+from streams.ports import Message, Place, Rulebooks, Send, Sender, StateLog, StateRecord
 from streams.settings import RecoverySettings
-from streams.state_records import POSITION_KEY, Position
+from streams.state_writer import StateWriter
 
 _RETRY: Final = timedelta(milliseconds=200)
 _RETRY_MOST: Final = timedelta(seconds=5)
@@ -68,24 +70,26 @@ class RecoveryWorker:
         self._place = place
         self._state_log = state_log
         self._shared = shared
+        self._writer = StateWriter(self._write, memory.position, room=shared.settings.grouping.size)
         self._metrics = shared.metrics
         self._on_close = on_close
-        self._position = memory.position
-        self._written = memory.position
-        self._written_at = shared.monotonic()
+        self._handled = memory.position
+        self._confirmed = memory.position
+        self._put_at = shared.monotonic()
         self._ticks: list[Send] = []
         """Taken out of the heap and not confirmed yet."""
         self._show()
 
     @property
     def position(self) -> int:
-        """Offset of the next message to handle."""
-        return self._position
+        """Offset below which nothing has to be repeated: what was handled, once it is written."""
+        return self._handled if self._writer.is_idle else max(self._confirmed, self._writer.written)
 
     async def handle(self, messages: Sequence[Message]) -> None:
-        """Handle a group and return when it is confirmed."""
+        """Handle a group and return when its emits are confirmed; its state is being written then, see `settle`."""
         done = 0
         while done < len(messages):
+            await self._writer.wait_for_room()
             if self.memory.rulebook_needed is not None:
                 self.memory.use_rulebook(await self._obtain(self.memory.rulebook_needed))
             rest = messages[done:]
@@ -97,8 +101,13 @@ class RecoveryWorker:
 
     async def idle(self) -> None:
         """Nothing came for a while: write the position if it moved and its time has come."""
-        if self._written < self._position and self._is_position_due():
-            await self._write([])
+        self._writer.check()
+        if self._writer.is_idle and self._writer.written < self._handled and self._is_position_due():
+            self._put({}, self._handled, self.memory.now, 0)
+
+    async def settle(self) -> None:
+        """Return when the state of all that was handled is written."""
+        await self._writer.settle()
 
     async def tick(self, now: datetime) -> None:
         """Send the ticks that are due by `now`; raises BrokerError, and sends the same again the next time."""
@@ -111,23 +120,24 @@ class RecoveryWorker:
     async def close(self) -> None:
         """Let go of the partition."""
         self._on_close()
+        await self._writer.cancel()
         await self._state_log.close()
 
     async def _confirm(self, group: Group) -> None:
         await self._until_taken(lambda: self._shared.sender.send(group.sends))
         if group.must_be_told or self._is_position_due():
-            await self._write(list(group.records.items()), group)
+            self._put(group.records, group.next, group.now, group.taken)
         self.memory.commit(group, wall=self._shared.wall())
-        self._position = group.next
+        self._handled = group.next
         self._count(group)
 
-    async def _write(self, records: list[tuple[bytes, bytes | None]], group: Group | None = None) -> None:
-        position = self._position if group is None else group.next
-        now = self.memory.now if group is None else group.now
-        record = Position(first=self._written, next=position, now=now).encode()
-        await self._until_taken(lambda: self._state_log.write([*records, (POSITION_KEY, record)]))
-        self._written = position
-        self._written_at = self._shared.monotonic()
+    def _put(self, records: Mapping[bytes, bytes | None], next_: int, now: datetime, messages: int) -> None:
+        self._confirmed = self.position
+        self._writer.put(records, next_=next_, now=now, messages=messages)
+        self._put_at = self._shared.monotonic()
+
+    async def _write(self, records: Sequence[StateRecord]) -> None:
+        await self._until_taken(lambda: self._state_log.write(records))
 
     async def _until_taken(self, attempt: Callable[[], Any]) -> None:
         wait = _RETRY
@@ -181,8 +191,7 @@ class RecoveryWorker:
 
     def _is_position_due(self) -> bool:
         return (
-            self._shared.monotonic() - self._written_at
-            >= self._shared.settings.position_interval.total_seconds()
+            self._shared.monotonic() - self._put_at >= self._shared.settings.position_interval.total_seconds()
         )
 
     def _count(self, group: Group) -> None:

@@ -56,6 +56,9 @@ class RouterWorker:
     async def idle(self) -> None:
         """Nothing is kept back."""
 
+    async def settle(self) -> None:
+        """Nothing is under way."""
+
     async def close(self) -> None:
         """Nothing is held."""
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -73,6 +74,10 @@ class FakeLog:
         self.disk = disk
         self.failures: list[BrokerError] = []
         """Raised by the next writes, first to last."""
+        self.takes = 0.0
+        """Seconds of each write."""
+        self.on_write: Callable[[], object] = lambda: None
+        """Called when one is made."""
         self.closed = False
         self._epoch = -1
 
@@ -84,10 +89,13 @@ class FakeLog:
 
     async def write(self, records: Sequence[StateRecord]) -> None:
         """All or nothing."""
+        if self.takes:
+            await asyncio.sleep(self.takes)
         if self._epoch != self.disk.epoch:
             raise Fenced("another owner")
         if self.failures:
             raise self.failures.pop(0)
+        self.on_write()
         self.disk.writes.append(list(records))
         self.disk.records.extend(records)
 

@@ -29,6 +29,7 @@ class FakeWorker:
         self.handled: list[int] = []
         self.closed = False
         self.takes = 0.0
+        self.settles_in = 0.0
         self.fails: Exception | None = None
 
     async def handle(self, messages: Sequence[Message]) -> None:
@@ -40,6 +41,9 @@ class FakeWorker:
 
     async def idle(self) -> None:
         pass
+
+    async def settle(self) -> None:
+        await asyncio.sleep(self.settles_in)
 
     async def close(self) -> None:
         self.closed = True
@@ -151,6 +155,42 @@ def test_a_group_that_does_not_end_in_time_makes_memory_worthless() -> None:
         await scene.holdings.give_way()
         assert now() == pytest.approx(GRACE + 0.1)
         assert scene.holdings.positions() == {}
+        await scene.take_up(A, generation=2)
+
+        assert scene.stage.opened == [A, A], "loaded anew though the generation follows"
+        await scene.holdings.give_up()
+
+    run(main())
+
+
+def test_what_is_being_written_is_waited_for_before_a_partition_goes() -> None:
+    async def main() -> None:
+        scene = Scene()
+        await scene.take_up(A)
+        scene.stage.workers[A].settles_in = GRACE - 1
+        scene.offer(0)
+        await asyncio.sleep(0.1)
+        await scene.holdings.give_way()
+
+        assert now() == pytest.approx(GRACE - 1 + 0.1)
+        assert await scene.take_up(A, generation=2) == {A: 1}
+        assert scene.stage.opened == [A], "kept"
+        await scene.holdings.give_up()
+
+    run(main())
+
+
+def test_what_is_not_written_in_time_makes_memory_worthless() -> None:
+    async def main() -> None:
+        scene = Scene()
+        await scene.take_up(A)
+        scene.stage.workers[A].settles_in = 10 * GRACE
+        scene.offer(0)
+        await asyncio.sleep(0.1)
+        await scene.holdings.give_way()
+        assert now() == pytest.approx(GRACE + 0.1)
+        assert scene.holdings.positions() == {}
+        scene.stage.workers[A].settles_in = 0.0
         await scene.take_up(A, generation=2)
 
         assert scene.stage.opened == [A, A], "loaded anew though the generation follows"

@@ -92,6 +92,9 @@ class Worker:
     async def idle(self) -> None:
         """Nothing to write."""
 
+    async def settle(self) -> None:
+        """Nothing is under way."""
+
     async def close(self) -> None:
         """Nothing to let go of."""
         self._diary.note("closed")

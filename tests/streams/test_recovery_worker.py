@@ -1,4 +1,4 @@
-"""Emits first, then state, then memory; what fails is tried again byte for byte; a fence ends everything."""
+"""Emits first, then state, which the next group does not wait for; what fails is tried again byte for byte; a fence ends everything."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry
 from runtime.errors import BrokerAway, BrokerRefused, Fenced, OutcomeUnknown
 from runtime.metrics import StreamMetrics
 from schemas.mailbox import RulebookSwitch
-from streams.ports import Place, Send, StateRecord
+from streams.ports import Place, Send
 from streams.recovery_worker import RecoveryWorker, Surroundings
 from streams.settings import RecoverySettings
 from streams.state_records import POSITION_KEY, Position
@@ -36,6 +36,7 @@ PLACE = Place("inbox.v1", 0)
 RUN = "run/r"
 SETTINGS = RecoverySettings()
 INTERVAL = SETTINGS.position_interval.total_seconds()
+ROOM = SETTINGS.grouping.size
 
 
 @dataclass
@@ -49,6 +50,11 @@ class Desk:
     sender: FakeSender
     rulebooks: FakeRulebooks
     metrics: StreamMetrics
+
+    async def handle(self, messages: Sequence[FakeMessage]) -> None:
+        """Handle a group and have it written."""
+        await self.worker.handle(messages)
+        await self.worker.settle()
 
     def positions(self) -> list[tuple[int, int]]:
         """Every position written: from, to."""
@@ -94,7 +100,7 @@ def ask(offset: int, detail: str, subject: str = RUN) -> FakeMessage:
 def test_a_change_is_written_with_the_position_in_one_write() -> None:
     async def main() -> None:
         at = await desk()
-        await at.worker.handle([ask(0, "count"), ask(1, "count")])
+        await at.handle([ask(0, "count"), ask(1, "count")])
 
         (write,) = at.disk.writes
         assert len(write) == 2
@@ -104,29 +110,75 @@ def test_a_change_is_written_with_the_position_in_one_write() -> None:
     run(main())
 
 
-def test_emits_are_confirmed_before_the_state_is_written_and_memory_moves_last() -> None:
+def test_emits_are_confirmed_before_the_state_is_written() -> None:
     async def main() -> None:
         order: list[str] = []
 
         class Watching(FakeSender):
             async def send(self, sends: Sequence[Send]) -> None:
+                assert at.bench.toy(RUN).count == 0, "memory moves on when they are confirmed"
                 order.append("sent")
                 await super().send(sends)
 
-        class WatchingLog(FakeLog):
-            async def write(self, records: Sequence[StateRecord]) -> None:
-                assert at.bench.toy(RUN).count == 0
-                order.append("written")
-                await super().write(records)
-
         at = await desk(Watching())
-        log = WatchingLog(at.disk)
-        await log.open()
-        at.worker._state_log = log
-        await at.worker.handle([ask(0, "command")])
+        at.log.on_write = lambda: order.append("written")
+        await at.handle([ask(0, "command")])
 
         assert order == ["sent", "written"]
         assert at.bench.toy(RUN).count == 1
+
+    run(main())
+
+
+def test_a_group_is_decided_while_the_one_before_is_written_and_what_came_meanwhile_is_written_together() -> (
+    None
+):
+    async def main() -> None:
+        at = await desk()
+        at.log.takes = 1.0
+        for offset in range(4):
+            await at.worker.handle([ask(offset, "command")])
+            await asyncio.sleep(0)
+
+        assert now() == 0, "nothing waits for the write"
+        assert [len(at.sender.sent), len(at.disk.writes), at.worker.position] == [4, 0, 0]
+
+        await at.worker.settle()
+        assert at.positions() == [(0, 1), (1, 4)]
+        assert [len(write) for write in at.disk.writes] == [2, 2], "the last value of a cell is written alone"
+        assert at.worker.position == 4
+
+    run(main())
+
+
+def test_no_more_than_a_group_of_messages_waits_for_its_turn_to_be_written() -> None:
+    async def main() -> None:
+        at = await desk()
+        at.log.takes = 1.0
+        await at.worker.handle([ask(0, "count")])
+        await asyncio.sleep(0)  # it is being written
+        await at.worker.handle([ask(offset, "count") for offset in range(1, 1 + ROOM)])
+        assert now() == 0
+        await at.worker.handle([ask(1 + ROOM, "count")])
+
+        assert now() == 1.0
+        assert at.positions() == [(0, 1)]
+
+    run(main())
+
+
+def test_what_changes_nothing_leaves_the_position_where_it_was_until_what_came_before_is_written() -> None:
+    async def main() -> None:
+        at = await desk()
+        at.log.takes = 1.0
+        await at.worker.handle([ask(0, "quiet")])
+        assert at.worker.position == 1
+        await at.worker.handle([ask(1, "count")])
+        await at.worker.handle([ask(2, "quiet")])
+        assert at.worker.position == 1
+        await at.worker.settle()
+        assert at.worker.position == 3
+        assert at.positions() == [(0, 2)]
 
     run(main())
 
@@ -136,7 +188,7 @@ def test_what_the_broker_does_not_take_is_tried_again_byte_for_byte() -> None:
         at = await desk()
         at.sender.failures = away(2)
         at.log.failures = [*away(3), BrokerRefused("no right")]
-        await at.worker.handle([ask(0, "command")])
+        await at.handle([ask(0, "command")])
 
         assert len(at.sender.sent) == 1, "confirmed emits are not sent again for want of state"
         assert len(at.disk.writes) == 1
@@ -146,16 +198,64 @@ def test_what_the_broker_does_not_take_is_tried_again_byte_for_byte() -> None:
     run(main())
 
 
+def test_a_write_that_is_tried_again_is_the_same_whatever_was_handled_since() -> None:
+    async def main() -> None:
+        at = await desk()
+        at.log.failures = [*away(1)]
+        await at.worker.handle([ask(0, "count")])
+        await asyncio.sleep(0)
+        await at.worker.handle([ask(1, "count")])
+        await at.worker.settle()
+
+        assert at.positions() == [(0, 1), (1, 2)]
+
+    run(main())
+
+
 @pytest.mark.parametrize("end", [Fenced("another"), OutcomeUnknown("who knows")])
-def test_a_fence_or_an_unknown_outcome_ends_the_worker_with_nothing_believed(end: BrokerAway) -> None:
+def test_a_fence_or_an_unknown_outcome_ends_the_worker_whatever_is_done_with_it_next(end: BrokerAway) -> None:
     async def main() -> None:
         at = await desk()
         at.log.failures = [end]
+        await at.worker.handle([ask(0, "count")])
         with pytest.raises(type(end)):
-            await at.worker.handle([ask(0, "count")])
+            await at.worker.settle()
+        for next_ in (at.worker.idle(), at.worker.settle(), at.worker.handle([ask(1, "count")])):
+            with pytest.raises(type(end)):
+                await next_
 
-        assert at.bench.toy(RUN).count == 0
         assert at.worker.position == 0
+        assert at.disk.writes == []
+
+    run(main())
+
+
+def test_who_waits_for_room_hears_of_the_fence() -> None:
+    async def main() -> None:
+        at = await desk()
+        at.log.takes = 1.0
+        await at.worker.handle([ask(0, "count")])
+        await asyncio.sleep(0)
+        await at.worker.handle([ask(offset, "count") for offset in range(1, 1 + ROOM)])
+        await FakeLog(at.disk).open()
+        with pytest.raises(Fenced):
+            await at.worker.handle([ask(1 + ROOM, "count")])
+
+    run(main())
+
+
+def test_a_worker_that_is_closed_writes_nothing_more() -> None:
+    async def main() -> None:
+        at = await desk()
+        at.log.takes = 1.0
+        await at.worker.handle([ask(0, "count")])
+        await asyncio.sleep(0)
+        await at.worker.handle([ask(1, "count")])
+        await at.worker.close()
+        await asyncio.sleep(5.0)
+
+        assert at.disk.writes == []
+        assert at.log.closed
 
     run(main())
 
@@ -165,7 +265,7 @@ def test_an_owner_that_was_fenced_writes_nothing_any_more() -> None:
         at = await desk()
         await FakeLog(at.disk).open()
         with pytest.raises(Fenced):
-            await at.worker.handle([ask(0, "count")])
+            await at.handle([ask(0, "count")])
 
         assert at.disk.writes == []
 
@@ -176,7 +276,7 @@ def test_messages_that_change_nothing_are_not_written_each() -> None:
     async def main() -> None:
         at = await desk()
         for offset in range(5):
-            await at.worker.handle([ask(offset, "quiet")])
+            await at.handle([ask(offset, "quiet")])
 
         assert at.disk.writes == []
         assert at.worker.position == 5
@@ -187,10 +287,10 @@ def test_messages_that_change_nothing_are_not_written_each() -> None:
 def test_a_moving_position_is_written_at_its_interval_even_if_nothing_changes() -> None:
     async def main() -> None:
         at = await desk()
-        await at.worker.handle([ask(0, "quiet")])
+        await at.handle([ask(0, "quiet")])
         await asyncio.sleep(INTERVAL)
-        await at.worker.handle([ask(1, "quiet")])
-        await at.worker.handle([ask(2, "quiet")])
+        await at.handle([ask(1, "quiet")])
+        await at.handle([ask(2, "quiet")])
 
         assert at.positions() == [(0, 2)]
 
@@ -200,7 +300,7 @@ def test_a_moving_position_is_written_at_its_interval_even_if_nothing_changes() 
 def test_a_position_that_moved_and_came_to_rest_is_written_by_and_by() -> None:
     async def main() -> None:
         at = await desk()
-        await at.worker.handle([ask(0, "quiet")])
+        await at.handle([ask(0, "quiet")])
         await at.worker.idle()
         assert at.positions() == []
         await asyncio.sleep(INTERVAL)
@@ -216,7 +316,7 @@ def test_a_position_that_moved_and_came_to_rest_is_written_by_and_by() -> None:
 def test_dead_letters_are_written_with_the_position_so_that_a_restart_does_not_repeat_them() -> None:
     async def main() -> None:
         at = await desk()
-        await at.worker.handle([FakeMessage(0, b"?", b"k")])
+        await at.handle([FakeMessage(0, b"?", b"k")])
 
         assert at.positions() == [(0, 1)]
         assert (
@@ -237,7 +337,7 @@ def test_the_chain_of_positions_has_no_break() -> None:
         at = await desk()
         at.log.failures = away(2)
         for offset, detail in enumerate(["count", "quiet", "quiet", "command", "raise", "count"]):
-            await at.worker.handle([ask(offset, detail)])
+            await at.handle([ask(offset, detail)])
         firsts, nexts = zip(*at.positions(), strict=True)
 
         assert firsts == (0, *nexts[:-1])
@@ -287,7 +387,7 @@ def test_a_restored_partition_asks_for_its_rulebook_before_it_decides_anything()
         at = await desk()
         at.bench.memory.rulebook_needed = "v7"
         at.rulebooks.released["v7"] = {"hash": "v7"}
-        await at.worker.handle([ask(0, "count")])
+        await at.handle([ask(0, "count")])
 
         assert at.bench.memory.rulebook.hash == "v7"
 
@@ -324,7 +424,7 @@ def test_the_broker_away_while_a_rulebook_is_asked_for_is_waited_out() -> None:
 def test_ticks_that_were_not_confirmed_are_sent_again() -> None:
     async def main() -> None:
         at = await desk()
-        await at.worker.handle([ask(0, "arm")])
+        await at.handle([ask(0, "arm")])
         at.sender.failures = away()
         with pytest.raises(BrokerAway):
             await at.worker.tick(START + NAP)
