@@ -29,10 +29,12 @@ from producers.pod_placement import PodPlacements
 from producers.presence import Presence
 from producers.settings import AgentSettings, SupervisorSettings
 from producers.supervisors.first_start import FirstStart
+from producers.supervisors.hangs import Hangs
 from producers.supervisors.peers import CgroupPods, NamespacePods, PodResolver
 from producers.supervisors.reports import Translation
 from producers.supervisors.server import SupervisorServer
 from producers.supervisors.source import SupervisorReports
+from producers.supervisors.standstills import Standstills
 from producers.told import Told
 from runtime import logs
 from runtime.health import Health
@@ -113,6 +115,8 @@ class OnCluster:
             progress_every=settings.supervisors.progress_every,
             has_room=self._room,
         )
+        self._standstills = Standstills(settings.hangs, self.pods.get, time.monotonic, now)
+        self._hangs = Hangs(self._standstills, identity, now, has_room=self._room)
         resolver = _resolver(settings.supervisors)
         self._first_start = FirstStart(cluster, settings.supervisors.replacement_known_within)
         self._server = SupervisorServer(
@@ -120,6 +124,7 @@ class OnCluster:
             resolver,
             self.pods.get,
             self._reports,
+            self._standstills,
             may_promise=self._can_promise,
             must_wait=self._first_start.must_wait,
         )
@@ -143,7 +148,7 @@ class OnCluster:
     @property
     def sources(self) -> list[Source]:
         """What it adds to the agent's sources."""
-        return [self._reports, self._told]
+        return [self._reports, self._hangs, self._told]
 
     def lean_on(self, *, has_room: Callable[[], bool], reaches_broker: Callable[[], bool]) -> None:
         """What the spool and the publisher know; before `run`."""
@@ -225,6 +230,17 @@ class OnCluster:
         yield GaugeMetricFamily(
             PREFIX + "supervisor_lines", "Supervisors connected.", value=self._server.lines
         )
+        yield GaugeMetricFamily(
+            PREFIX + "standing_still", "Pods that were told to stand still.", value=self._standstills.standing
+        )
+        silent = GaugeMetricFamily(
+            PREFIX + "silent_seconds",
+            "Since the last word of a pod's training processes; pods that run and told a step.",
+            labels=["namespace", "pod"],
+        )
+        for pod, seconds in self._standstills.silences():
+            silent.add_metric([pod.namespace, pod.name], seconds)
+        yield silent
         ended = CounterMetricFamily(
             PREFIX + "supervisor_trouble", "Lines refused, broken, lost, slowed down.", labels=["what"]
         )

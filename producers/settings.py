@@ -10,6 +10,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from runtime.settings import Duration, Group, KubernetesSettings, Settings
+from schemas.signals import LongPhase
 
 
 class NodeSettings(Group):
@@ -183,6 +184,21 @@ class SupervisorSettings(Group):
         return self
 
 
+class HangSettings(Group):
+    """When the processes of a pod are told to stand still (see `producers.supervisors.standstills`)."""
+
+    enabled: bool = True
+    """Look for it. Off: false, then no hang is told, whatever a run asks for."""
+    after: Duration = timedelta(minutes=30)
+    """From the last word of the processes on, for runs whose environment has no MA_HANG_DETECT_TIME (minutes; 0 is off for that run). 30 min:
+    recovery 2. It must be far above the longest step: a run that makes steps of 40 min says so."""
+    phases: dict[LongPhase, Duration] = Field(default_factory=dict)
+    """How long a phase that is long by nature may be silent, as JSON object: `{"checkpoint": "2h", "evaluation": "6h"}`. Off: a phase that is
+    not named may last for ever, start-up included. None by default: how long is too long only the site knows."""
+    look_every: Annotated[Duration, Field(le=timedelta(seconds=20))] = timedelta(seconds=10)
+    """Between two looks. 10 s: nothing beside half an hour, and nothing to pay for."""
+
+
 class DeviceSettings(Group):
     """Which chips belong to which pod."""
 
@@ -198,6 +214,7 @@ class AgentSettings(Settings):
     kubernetes: KubernetesSettings = KubernetesSettings(rate=10, burst=20, connections=4)
     """How to reach the API server: gently, 12,500 agents do."""
     supervisors: SupervisorSettings = SupervisorSettings()
+    hangs: HangSettings = HangSettings()
     presence: PresenceSettings = PresenceSettings()
     devices: DeviceSettings = DeviceSettings()
 

@@ -173,11 +173,11 @@ class HangEvidence(Signal):
     placement: Placement
     state: Literal["stalled", "moving"]
     method: ShortText
-    """Which rule saw it: `io-and-utilisation`, `all-instances`, `node-signal`."""
+    """Which rule saw it: `steps` (the node agent's: silence after steps), `io-and-utilisation`, `all-instances`, `node-signal`."""
     last_progress: AwareDatetime
     """t_fault of a hang (recovery 6)."""
     start: Annotated[int, Field(ge=0)] = 0
-    """MA_PROC_START_CNT of the process that stands still; a second stall of it is a second event."""
+    """Start of the process that stands still, numbered as `ProcessExit.start`; a second stall of it is a second event. 0: not known."""
 
 
 class PreCheckItem(Signal):

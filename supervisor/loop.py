@@ -181,7 +181,13 @@ class Supervisor:
                 "lost": self._volume.lost,
                 "ha": self._state.high_availability,
             }
-            self._say({"type": "hello", "state": self._state.phase, "code": self._state.code, **spool})
+            hangs = {
+                "hang_minutes": self._settings.hang_minutes,
+                "progress": {**self._progress.standing(now), "reported": self._volume.sequence},
+            }
+            self._say(
+                {"type": "hello", "state": self._state.phase, "code": self._state.code, **spool, **hangs}
+            )
             if self._settings.word_wait > 0:
                 self._decide(machine.Asked(now + self._settings.word_wait))
         while self._link.has_room():
@@ -213,6 +219,8 @@ class Supervisor:
 
     def _start(self, *, reset: bool) -> None:
         self._volume.obey(self._state.last)
+        self._hear_progress()  # the last words of the start before
+        self._progress.begin()
         starts = self._volume.count_start(reset=reset)
         epoch, attempt = self._rank()
         environment = environment_of_start(

@@ -2,6 +2,7 @@
 
 `WORD VALUE`, then optionally one JSON object with more fields. Steps are a level: only the newest matters, and it is sent at most once a
 second. The other words are edges and are kept until acknowledged; a process that floods them loses its own words, never the report of an exit.
+How far the process that runs now has come is told anew on every line (`standing`), so that an agent that was away knows it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ STEP_EVERY = 1.0  # seconds
 BURST = 32  # edges at once
 EDGES_PER_SECOND = 1.0
 NAMES = {"milestone": "name", "checkpoint": "step", "phase": "name"}  # the field the value goes to
+SAVE = "save"  # a checkpoint that began and has not ended, beside the phases a process names
+MOST_OPEN = 16
+LONGEST_NAME = 200
 LARGEST_NUMBER = 18  # digits
 
 Told = Tuple[str, Any, Dict[str, Any]]
@@ -83,19 +87,42 @@ class Progress:
         self._next = 0.0
         self._allowance = float(BURST)
         self._filled = 0.0
+        self._newest: int | None = None
+        self._open: list[str] = []
+        self._heard: float | None = None
+
+    def begin(self) -> None:
+        """A new start of the command: what the one before said is not its own, a step that still waits to be said included."""
+        self._step = self._newest = self._heard = None
+        self._open = []
+
+    def standing(self, now: float) -> dict[str, Any]:
+        """Newest step, phases that began and did not end, seconds since its last word; of the process that runs now."""
+        silent = None if self._heard is None else max(0.0, now - self._heard)
+        return {"step": self._newest, "open": list(self._open), "silent": silent}
 
     def hear(self, told: Told, now: float) -> dict[str, Any] | None:
         """A report to keep, or nothing: a step waits for its time."""
         word, value, fields = told
+        self._heard = now
         if word == "step":
+            self._newest = value
             self._step = {**fields, "type": "progress", "step": value}
             return None
+        if word != "milestone":
+            self._edge(SAVE if word == "checkpoint" else str(value), begins=fields.get("edge") == "begin")
         self._allowance = min(BURST, self._allowance + (now - self._filled) * EDGES_PER_SECOND)
         self._filled = now
         if self._allowance < 1:
             return None
         self._allowance -= 1
         return {**fields, "type": word, NAMES[word]: value}
+
+    def _edge(self, name: str, *, begins: bool) -> None:
+        name = name[:LONGEST_NAME]
+        self._open = [one for one in self._open if one != name]
+        if begins and len(self._open) < MOST_OPEN:
+            self._open.append(name)
 
     def due(self) -> float | None:
         """When the newest step may be said; none when there is none."""

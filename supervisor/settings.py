@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Mapping
 
+from supervisor.words import say
+
 LONGEST_WAIT = 900.0  # seconds: no setting makes us wait longer for the agent's word
 
 
@@ -20,6 +22,19 @@ def number(environment: Mapping[str, str], name: str, default: float) -> float:
     except ValueError:
         return default
     return value if 0 <= value < float("inf") else default
+
+
+def hang_minutes(environment: Mapping[str, str]) -> float | None:
+    """MA_HANG_DETECT_TIME: none where it is not set; 0 is off, and so is what cannot be read, since a guess would end a healthy job."""
+    text = environment.get("MA_HANG_DETECT_TIME", "").strip()
+    if not text:
+        return None
+    minutes = number({"": text}, "", -1.0)
+    if minutes < 0:
+        say(
+            f"MA_HANG_DETECT_TIME={text[:100]!r} is no number of minutes: nobody looks whether this job hangs"
+        )
+    return max(0.0, minutes)
 
 
 @dataclass(frozen=True)
@@ -38,6 +53,7 @@ class Settings:
     word_wait: float
     check_wait: float
     pod_grace: float
+    hang_minutes: float | None = None
 
     @classmethod
     def read(cls, environment: Mapping[str, str]) -> Settings:
@@ -60,6 +76,7 @@ class Settings:
             word_wait=min(number(environment, "RELIGHT_WORD_WAIT", 3.0), LONGEST_WAIT),
             check_wait=min(number(environment, "RELIGHT_CHECK_SECONDS", 180.0), LONGEST_WAIT),
             pod_grace=max(1.0, number(environment, "RELIGHT_POD_GRACE", 30.0) - 5.0),
+            hang_minutes=hang_minutes(environment),
         )
 
     def epoch(self, environment: Mapping[str, str]) -> int:

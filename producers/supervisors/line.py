@@ -11,7 +11,16 @@ import json
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    field_validator,
+)
 
 from producers.errors import LineBroken
 from schemas.cluster import Desired
@@ -45,6 +54,23 @@ class Said(BaseModel):
     """Number in the supervisor's own spool: it keeps the report until this number is acknowledged."""
 
 
+class Standing(BaseModel):
+    """How far the process that runs now has come."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+
+    step: Count | None = None
+    """Newest it told; None: none yet."""
+    open: Annotated[
+        tuple[Annotated[str, Field(max_length=200)], ...], Field(strict=False, max_length=16)
+    ] = ()
+    """Phases that began and did not end, and `save` for a checkpoint."""
+    silent: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
+    """Seconds since its last word."""
+    reported: Count = 0
+    """Number of the newest report when this was said: that one and all below are older, and told by this already."""
+
+
 class Hello(Said):
     """First line: which spool the numbers are of, and where the supervisor stands."""
 
@@ -54,6 +80,20 @@ class Hello(Said):
     lost: Count = 0
     """Reports that had no room on the pod's volume."""
     ha: bool = False
+    hang_minutes: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = 0.0
+    """MA_HANG_DETECT_TIME; None: the run does not say. 0 is off, and what a supervisor of an older release leaves out."""
+    progress: Standing = Standing()
+
+    @field_validator("hang_minutes", "progress", mode="wrap")
+    @classmethod
+    def _costs_no_line(
+        cls, value: object, read: ValidatorFunctionWrapHandler, info: ValidationInfo
+    ) -> object:
+        """The training process chose these words: if they are no good nobody looks whether it hangs, and its exit is still heard."""
+        try:
+            return read(value)
+        except ValidationError:
+            return cls.model_fields[str(info.field_name)].default
 
 
 class Exit(Said):

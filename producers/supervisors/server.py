@@ -27,6 +27,7 @@ from producers.supervisors.ends import ContainerEnds
 from producers.supervisors.peers import PeerPod, PodResolver, identify
 from producers.supervisors.reports import CHECKING, HELD, WAITING, Peer
 from producers.supervisors.source import Offered, SupervisorReports
+from producers.supervisors.standstills import Standstills
 from runtime import logs
 from schemas.cluster import Desired
 
@@ -99,6 +100,7 @@ class SupervisorServer:
         resolver: PodResolver,
         find: FindPod,
         source: SupervisorReports,
+        standstills: Standstills,
         *,
         may_promise: Callable[[], bool] = lambda: False,
         must_wait: MustWait = nobody_waits,
@@ -111,6 +113,7 @@ class SupervisorServer:
         self._resolver = resolver
         self._find = find
         self._source = source
+        self._standstills = standstills
         self._may_promise = may_promise
         self._must_wait = must_wait
         self._allowance = Allowance(
@@ -226,6 +229,7 @@ class SupervisorServer:
             _log.exception("a line failed by an error of ours", pod=pod.uid)
         finally:
             self._source.closed(line)
+            self._standstills.closed(line)
             self._lines.discard(line)
             writer.transport.abort()
 
@@ -241,6 +245,7 @@ class SupervisorServer:
         line.peer = self._peer(line, pod, hello.spool)
         line.stands(hello.state)
         self._source.opened(line, line.peer, hello.lost, hello.launch)
+        self._standstills.opened(line, line.peer, hello)
         self._tell(line, pod)
         line.starts_first = hello.launch == 0
         if hello.ha and hello.launch == 0 and hello.state in (CHECKING, WAITING):
@@ -257,10 +262,12 @@ class SupervisorServer:
         assert line.peer is not None  # noqa: S101 - a line speaks after its hello
         if isinstance(message, words.Unreadable):
             self.counted["unreadable"] += 1
+            self._standstills.heard(line, line.peer, message)
             if message.seq is not None:
                 await self._source.offer(Offered(line, line.peer, message.seq, message))
             return
         self._is_own(line, message)
+        self._standstills.heard(line, line.peer, message)
         if isinstance(message, words.Step | words.Refused):
             self._source.hear(line.peer, message)
         elif isinstance(message, words.Hello) or message.seq is None:
@@ -274,12 +281,14 @@ class SupervisorServer:
 
     async def _read(self, line: SupervisorLine, reader: asyncio.StreamReader) -> bytes:
         """One line once its turn has come; empty at the end."""
+        self._standstills.listens(line, listens=True)
         try:
             raw = await reader.readuntil()
         except asyncio.IncompleteReadError:
             return b""
         except asyncio.LimitOverrunError as error:
             raise LineBroken(f"a line of more than {words.LONGEST_LINE:,} bytes") from error
+        self._standstills.listens(line, listens=False)
         await self._in_turn(line, 1 + len(raw) / self._settings.bytes_a_token)
         return raw[:-1] or b" "
 

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from supervisor.progress import BURST, STEP_EVERY, Progress, ProgressSocket, parse
+from supervisor.progress import BURST, MOST_OPEN, STEP_EVERY, Progress, ProgressSocket, Told, parse
 from supervisor.relight_progress import tell
+from supervisor.settings import hang_minutes
 
 
 @pytest.mark.parametrize(
@@ -57,6 +58,73 @@ def test_edges_have_an_allowance_that_fills_again() -> None:
     assert progress.hear(("milestone", "x", {}), 0.5) is None
 
     assert progress.hear(("milestone", "x", {}), 1.5) == {"type": "milestone", "name": "x"}
+
+
+def test_how_far_it_has_come_is_its_newest_step_and_what_began_and_has_not_ended() -> None:
+    progress = Progress()
+    assert progress.standing(50.0) == {"step": None, "open": [], "silent": None}
+    words: list[Told] = [
+        ("step", 3, {}),
+        ("phase", "evaluation", {"edge": "begin"}),
+        ("phase", "evaluation", {"edge": "begin"}),
+        ("checkpoint", 3, {"edge": "begin"}),
+        ("phase", "x" * 4000, {"edge": "begin"}),
+        ("phase", "x" * 4000, {"edge": "end"}),
+        ("milestone", "stable", {"edge": "begin"}),
+        ("phase", "compilation", {"edge": ["begin"]}),
+    ]
+    for told in words:
+        progress.hear(told, 100.0)
+    assert progress.standing(103.0) == {"step": 3, "open": ["evaluation", "save"], "silent": 3.0}
+    progress.hear(("checkpoint", 3, {"tier": "local"}), 104.0)  # no edge is an end
+    progress.hear(("phase", "evaluation", {"edge": "end"}), 104.0)
+
+    assert progress.standing(104.0) == {"step": 3, "open": [], "silent": 0.0}
+
+
+def test_phases_are_known_beyond_the_allowance_of_words_and_never_without_end() -> None:
+    progress = Progress()
+    for number in range(BURST + MOST_OPEN):
+        progress.hear(("phase", f"p{number}", {"edge": "begin"}), 0.0)
+    assert len(progress.standing(0.0)["open"]) == MOST_OPEN
+    for number in range(BURST + MOST_OPEN):
+        progress.hear(("phase", f"p{number}", {"edge": "end"}), 0.0)
+
+    assert progress.standing(0.0)["open"] == []
+
+
+def test_a_new_start_has_told_nothing_and_no_step_of_the_one_before_is_said_as_its_own() -> None:
+    progress = Progress()
+    progress.hear(("step", 3, {}), 100.0)
+    progress.hear(("phase", "evaluation", {"edge": "begin"}), 100.0)
+    progress.begin()
+
+    assert progress.standing(200.0) == {"step": None, "open": [], "silent": None}
+    assert progress.take(200.0) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "minutes", "complains"),
+    [
+        (None, None, False),
+        ("", None, False),
+        (" ", None, False),
+        ("45", 45.0, False),
+        ("0.5", 0.5, False),
+        ("0", 0.0, False),
+        ("2h", 0.0, True),
+        ("-1", 0.0, True),
+        ("inf", 0.0, True),
+        ("nan", 0.0, True),
+    ],
+)
+def test_minutes_that_are_none_switch_it_off_and_the_container_s_log_says_so(
+    text: str | None, minutes: float | None, complains: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    environment = {} if text is None else {"MA_HANG_DETECT_TIME": text}
+
+    assert hang_minutes(environment) == minutes
+    assert ("MA_HANG_DETECT_TIME" in capsys.readouterr().err) is complains
 
 
 def test_tell_without_relight_or_with_a_socket_that_is_gone_does_nothing(

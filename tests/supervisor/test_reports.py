@@ -173,6 +173,36 @@ def test_progress_of_the_training_process_reaches_the_agent(container: Container
     assert ended(process)[0] == 0
 
 
+def test_each_new_line_says_how_far_the_process_that_runs_now_has_come(
+    container: Container, agent: Agent
+) -> None:
+    train(
+        container,
+        "import os, time\nfrom relight_progress import tell\n"
+        "if os.environ['MA_PROC_START_CNT'] == '1':\n"
+        "    tell('step', 7)\n    tell('phase', 'evaluation', edge='begin')\n"
+        "time.sleep(60)\n",
+        MA_HANG_DETECT_TIME="45",
+    )
+    hello = agent.accept()
+    assert (hello["hang_minutes"], hello["progress"]["step"]) == (45.0, None)
+    phase = agent.until("phase")
+    agent.hang_up()
+    far = agent.accept()["progress"]
+    assert (far["step"], far["open"], far["reported"]) == (7, ["evaluation"], phase["seq"])
+    assert far["silent"] > 0
+    agent.order("stop")
+    agent.until("state", state="stopped")
+    agent.order("run")
+    agent.until("started", launch=2)
+    agent.hang_up()
+    hello = agent.accept()
+
+    assert hello["launch"] == 2
+    assert (hello["progress"]["step"], hello["progress"]["open"]) == (None, [])
+    assert [one["launch"] for one in agent.heard if one["type"] == "progress"] in ([], [1])
+
+
 def test_hostile_words_of_the_process_replace_nothing_and_break_nothing(
     container: Container, agent: Agent
 ) -> None:

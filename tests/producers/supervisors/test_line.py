@@ -93,3 +93,26 @@ def test_an_order_is_what_the_supervisor_reads() -> None:
     assert (read.epoch, read.attempt, read.state) == (2, 3, "stop")  # type: ignore[union-attr]
     assert (read.until, read.otherwise, read.grace) == (until.timestamp(), "rerun", 5.0)  # type: ignore[union-attr]
     assert order_of(json.loads(words.extend("p-1", 7.0)), 1.0).until == 8.0  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("said", "minutes", "step"),
+    [
+        ({}, 0.0, None),
+        ({"hang_minutes": None, "progress": {"step": 7, "open": ["evaluation"], "silent": 1.5}}, None, 7),
+        ({"hang_minutes": 45, "progress": {"step": 2**60}}, 45.0, None),
+        ({"hang_minutes": -1, "progress": {"step": 7, "open": "evaluation"}}, 0.0, None),
+        ({"hang_minutes": "45", "progress": {"step": 7, "open": ["x"] * 17}}, 0.0, None),
+        ({"hang_minutes": float("inf"), "progress": [7]}, 0.0, None),
+        ({"hang_minutes": [], "progress": None}, 0.0, None),
+        ({"hang_minutes": 45, "progress": {"step": 7, "silent": -1, "mood": "good"}}, 45.0, None),
+    ],
+)
+def test_what_the_process_chose_in_a_hello_never_costs_the_line(
+    said: dict[str, object], minutes: float | None, step: int | None
+) -> None:
+    found = words.parse(raw(type="hello", spool="s", **said))
+
+    assert isinstance(found, words.Hello)
+    assert found.hang_minutes == minutes
+    assert found.progress.step == step

@@ -13,13 +13,15 @@ from typing import Any
 import pytest
 
 from producers.own_pods import OwnPod
-from producers.settings import SupervisorSettings
+from producers.settings import HangSettings, SupervisorSettings
 from producers.supervisors.peers import PeerPod
 from producers.supervisors.reports import Translation
 from producers.supervisors.server import SupervisorServer
 from producers.supervisors.source import SupervisorReports
+from producers.supervisors.standstills import Standstills
 from schemas.cluster import Desired, ProcessOrder
 from schemas.signals import ProcessExit
+from tests.producers.supervisors.silence import DEVICES
 from tests.producers.supervisors.supervised import IDENTITY, own_pod
 
 STOP = Desired(epoch=1, attempt=1, state=ProcessOrder.STOP, until=datetime(2026, 3, 1, tzinfo=UTC))
@@ -40,11 +42,16 @@ class Scene:
             Translation(IDENTITY), lambda: datetime.now(UTC), progress_every=timedelta(seconds=1)
         )
         self.source.restore(None)
+        self.clock = 0.0  # of silence alone
+        self.standstills = Standstills(
+            HangSettings(), self.pods.get, lambda: self.clock, lambda: datetime.now(UTC)
+        )
         self.server = SupervisorServer(
             self.settings,
             self,
             self.pods.get,
             self.source,
+            self.standstills,
             may_promise=lambda: self.promising,
             must_wait=self.must_wait,
         )
@@ -480,5 +487,60 @@ def test_an_order_that_comes_while_the_api_is_asked_is_not_undone_by_a_hold(tmp_
         assert (await client.hear())["state"] == "run"
         scene.answered.set()
         assert promised(await client.hear()) <= 0
+
+    play(tmp_path, act)
+
+
+def silent_for(scene: Scene, minutes: int) -> list[str]:
+    """Nobody says anything on any line; what looks find meanwhile."""
+    found: list[str] = []
+    for _ in range(minutes * 2):
+        scene.clock += 30
+        found += [edge.state for edge in scene.standstills.look()]
+    return found
+
+
+def test_silence_is_that_of_a_line_that_is_up_and_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def act(scene: Scene) -> None:
+        scene.pods["pod-1"] = own_pod(container=DEVICES)
+        client = await scene.line(hang_minutes=None)
+        client.say(type="progress", step=1)
+        await scene.told()
+        assert silent_for(scene, 32) == ["stalled"]
+        client.say(type="milestone", name="stable", seq=1)
+        await scene.told()
+        assert silent_for(scene, 20) == ["moving"]
+
+        asked, room = asyncio.Event(), asyncio.Event()
+
+        async def no_room(_: object) -> None:
+            asked.set()
+            await room.wait()
+
+        monkeypatch.setattr(scene.source, "offer", no_room)
+        client.say(type="milestone", name="stable", seq=2)
+        client.say(type="milestone", name="stable", seq=3)  # behind it
+        await asked.wait()
+        assert silent_for(scene, 300) == []
+        monkeypatch.undo()
+        room.set()
+        await scene.told()
+        assert silent_for(scene, 32) == ["stalled"]
+        client.writer.transport.abort()
+        await asyncio.sleep(0.05)
+        assert silent_for(scene, 300) == []
+        assert scene.standstills.silences() == []
+
+    play(tmp_path, act)
+
+
+def test_a_hello_with_wrong_words_of_the_process_is_served_as_any_other(tmp_path: Path) -> None:
+    async def act(scene: Scene) -> None:
+        client = await scene.line(hang_minutes="soon", progress={"step": -1})
+        client.say(type="exit", code=3, seq=1)
+        (found,) = await scene.told()
+        assert isinstance(found, ProcessExit)
 
     play(tmp_path, act)
