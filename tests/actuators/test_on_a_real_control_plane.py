@@ -94,6 +94,15 @@ def test_with_the_uid_alone_wrong_nothing_is_written_either(api: Cluster, namesp
     assert "a" not in (api.get(path)["metadata"].get("annotations") or {})
 
 
+def say_it_ended(api: Cluster, pod: Object, at: datetime) -> None:
+    """As its kubelet would; the Job controller makes it anew ten seconds after that."""
+    terminated = {"exitCode": 1, "reason": "Error", "finishedAt": f"{at:%Y-%m-%dT%H:%M:%SZ}"}
+    main = {"name": "main", "image": "none", "imageID": "", "ready": False, "restartCount": 0}
+    status = {"phase": "Failed", "containerStatuses": [{**main, "state": {"terminated": terminated}}]}
+    path = paths.status(paths.pods(pod["namespace"], pod["name"]))
+    api.patch(path, {"status": status}, manager="kubelet")
+
+
 def bare_pod(name: str) -> Object:
     return {
         "metadata": {"name": name},
@@ -126,11 +135,12 @@ def test_a_job_made_anew_under_its_name_is_not_told(scene: RealScene, api: Clust
     assert [desired(pod) for pod in pods_of(api, second)] == [None]
 
 
-@pytest.mark.slow  # the Job controller waits 10 s before it makes a pod anew
+@pytest.mark.slow
 def test_a_pod_that_joined_later_is_told_by_a_look(scene: RealScene, api: Cluster, namespace: str) -> None:
     job = make_job(api, namespace, 2)
     scene.perform(stop(job))
     victim = pods_of(api, job)[0]["metadata"]
+    say_it_ended(api, victim, datetime.now(UTC) - timedelta(minutes=1))
     api.delete(paths.pods(namespace, victim["name"]), uid=victim["uid"], grace=0)
     wait_until(lambda: len({pod["metadata"]["uid"] for pod in pods_of(api, job)} - {victim["uid"]}) == 2)
     wait_until(lambda: len(pods_of(api, job)) == 2)

@@ -7,6 +7,7 @@ import signal
 import time
 import uuid
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 
@@ -130,16 +131,19 @@ def test_a_container_that_runs_out_of_memory_says_so(
 
 
 def test_an_eviction_by_the_api_is_told_with_its_reason_and_the_pod_is_replaced(
-    api: Cluster, namespace: str, new_kubelet: NewKubelet
+    api: Cluster, namespace: str, new_kubelet: NewKubelet, tmp_path: Path
 ) -> None:
-    node = new_kubelet(devices={CHIPS: 8})
-    job = job_of("train", node, size=1, backoffLimit=5)
+    node = new_kubelet(devices={CHIPS: 16})
+    # The Job controller waits before it makes a pod anew, and forgets that once a pod of the Job succeeds: rank 1 is there for that.
+    enough = tmp_path / "enough"
+    command = f"[ $JOB_COMPLETION_INDEX = 1 ] || exec sleep 600; until [ -e {enough} ]; do sleep 0.05; done"
+    job = job_of("train", node, size=2, command=command, backoffLimit=0)
     job["spec"]["podFailurePolicy"] = {
         "rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]
     }
     with Looking(api) as looking:
         run = create(api, namespace, job)
-        first = looking.until(PodBound, run).placement
+        first = looking.until(PodBound, run, lambda fact: fact.placement.rank == 0).placement
         looking.until(IssueState, run, lambda issue: issue.state == "complete")
         _until_it_runs(api, namespace, first.pod or "")
         _evict(api, namespace, first.pod or "")
@@ -149,7 +153,9 @@ def test_an_eviction_by_the_api_is_told_with_its_reason_and_the_pod_is_replaced(
         ended = looking.until(PodEnded, run)
         assert ended.placement.pod_uid == first.pod_uid
         assert ended.processes_gone  # the kubelet's word, before the object went
-        second = looking.until(PodBound, run, lambda fact: fact.placement.pod_uid != first.pod_uid)
+        enough.touch()
+        known = {fact.placement.pod_uid for fact in looking.told(PodBound, run)}
+        second = looking.until(PodBound, run, lambda fact: fact.placement.pod_uid not in known)
         assert second.placement.rank == 0
         assert not looking.told(ProcessExit, first.pod_uid or "")
         states = [issue.state for issue in looking.told(IssueState, run)]
@@ -257,7 +263,7 @@ def test_who_took_our_taint_off_is_read_from_the_object(
             }
             api.patch(path, isolate, manager="relight")
             looking.until(NodeSeen, name, lambda seen: seen.our_taint)
-            time.sleep(1.1)  # times of managers have whole seconds
+            _until_the_next_second()  # times of managers have whole ones
             left = [taint for taint in _taints(api, path) if taint["key"] != ours["key"]] if others else None
             api.patch(path, {"spec": {"taints": left}}, manager=manager)
             looking.until(NodeSeen, name, lambda seen: seen.our_taint)
@@ -364,6 +370,12 @@ def test_what_happened_while_no_watcher_lived_is_told_by_the_next(
 
 
 # ------------------------------------------------------------ looks
+
+
+def _until_the_next_second() -> None:
+    began = int(time.time())
+    while int(time.time()) == began:
+        time.sleep(0.02)
 
 
 def _after(looking: Looking, name: str) -> list[NodeSeen]:
