@@ -70,7 +70,12 @@ class RecoveryWorker:
         self._place = place
         self._state_log = state_log
         self._shared = shared
-        self._writer = StateWriter(self._write, memory.position, room=shared.settings.grouping.size)
+        self._writer = StateWriter(
+            self._write,
+            memory.position,
+            room=shared.settings.grouping.size,
+            linger=shared.settings.write_linger,
+        )
         self._metrics = shared.metrics
         self._on_close = on_close
         self._handled = memory.position

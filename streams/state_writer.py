@@ -1,9 +1,10 @@
 """Changed cells and position of one partition on their way to its log: one transaction at a time, and what comes meanwhile goes into the next.
 
-Why: a transaction takes some 20 ms, most of which the broker spends telling its own logs. A group that waited for the one before was decided
-that much later; now it is decided and told at once, and written with whatever else came meanwhile. Nothing is lost by it: emits are
-confirmed before their state is handed over here, and are the same, with the same ids and origins, however often they are decided from the same
-messages. A write that can never be made (fenced, outcome unknown) makes memory worthless as a whole: nothing decided on top of it is believed.
+Why: a transaction takes some 20 ms, and the broker a millisecond of CPU and more. A group that waited for the one before was decided that much
+later, and one transaction a group kept the broker busier than everything else did; now a group is decided and told at once, and its state
+waits a moment for company. Nothing is lost by it: emits are confirmed before their state is handed over here, and are the same, with the same
+ids and origins, however often they are decided from the same messages. A write that can never be made (fenced, outcome unknown) makes memory
+worthless as a whole: nothing decided on top of it is believed.
 
 A write that was not taken is tried again byte for byte before anything else is.
 """
@@ -14,7 +15,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from streams.ports import StateRecord
 from streams.state_records import POSITION_KEY, Position
@@ -24,33 +25,37 @@ from streams.state_records import POSITION_KEY, Position
 class _Batch:
     """What goes into one transaction."""
 
+    next: int
+    now: datetime
+    messages: int = 0
     records: dict[bytes, bytes | None] = field(default_factory=dict)
     """The last value of each key only."""
-    next: int = 0
-    now: datetime | None = None
-    messages: int = 0
-
-    def add(self, records: Mapping[bytes, bytes | None], next_: int, now: datetime, messages: int) -> None:
-        """A group that follows."""
-        self.records.update(records)
-        self.next, self.now = next_, now
-        self.messages += messages
 
 
 class StateWriter:
     """Writes what is put, in order; what it fails of is raised to whoever uses it next."""
 
     def __init__(
-        self, write: Callable[[Sequence[StateRecord]], Awaitable[None]], position: int, *, room: int
+        self,
+        write: Callable[[Sequence[StateRecord]], Awaitable[None]],
+        position: int,
+        *,
+        room: int,
+        linger: timedelta,
     ) -> None:
-        """`write` returns when all of it is in the log, and raises when it never will be. `room`: messages that may wait for their turn."""
+        """`write` returns when all of it is in the log, and raises when it never will be.
+
+        `room`: messages that may wait for their turn. `linger`: how long they wait for company while there is room.
+        """
         self.written = position
         """The position in the log."""
         self._write = write
         self._room = room
         self._waiting: _Batch | None = None
         self._task: asyncio.Task[None] | None = None
+        self._linger = linger.total_seconds()
         self._turned = asyncio.Event()
+        self._hurry = asyncio.Event()
 
     @property
     def is_idle(self) -> bool:
@@ -60,22 +65,26 @@ class StateWriter:
     def put(self, records: Mapping[bytes, bytes | None], *, next_: int, now: datetime, messages: int) -> None:
         """Have it written with the position after it. Raises what a write before ended with."""
         self.check()
-        if self._waiting is None:
-            self._waiting = _Batch()
-        self._waiting.add(records, next_, now, messages)
+        batch = self._waiting = self._waiting or _Batch(next_, now)
+        batch.next, batch.now = next_, now
+        batch.messages += messages
+        batch.records.update(records)
+        if not self._has_room:
+            self._hurry.set()
         if self._task is None:
             self._task = asyncio.create_task(self._run(), name="state writer")
 
     async def wait_for_room(self) -> None:
         """Until another group may be put. Raises what a write before ended with."""
         self.check()
-        while self._waiting is not None and self._waiting.messages >= self._room:
+        while not self._has_room:
             await self._turn()
 
     async def settle(self) -> None:
         """Until all that was put is in the log. Raises what a write ended with."""
         self.check()
         while not self.is_idle:
+            self._hurry.set()
             await self._turn()
 
     def check(self) -> None:
@@ -90,6 +99,10 @@ class StateWriter:
             with suppress(asyncio.CancelledError, Exception):
                 await self._task
 
+    @property
+    def _has_room(self) -> bool:
+        return self._waiting is None or self._waiting.messages < self._room
+
     async def _turn(self) -> None:
         self._turned.clear()
         await self._turned.wait()
@@ -97,12 +110,24 @@ class StateWriter:
 
     async def _run(self) -> None:
         try:
-            while (batch := self._waiting) is not None and batch.now is not None:
+            while (batch := self._waiting) is not None:
+                await self._wait_for_company()
                 self._waiting = None
+                self._hurry.clear()
                 self._turned.set()
-                position = Position(first=self.written, next=batch.next, now=batch.now).encode()
-                await self._write([*batch.records.items(), (POSITION_KEY, position)])
-                self.written = batch.next
+                await self._write_one(batch)
             self._task = None
         finally:
             self._turned.set()
+
+    async def _wait_for_company(self) -> None:
+        if not self._linger:
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._linger):
+                await self._hurry.wait()
+
+    async def _write_one(self, batch: _Batch) -> None:
+        position = Position(first=self.written, next=batch.next, now=batch.now).encode()
+        await self._write([*batch.records.items(), (POSITION_KEY, position)])
+        self.written = batch.next

@@ -98,7 +98,13 @@ def _count(ledger: Ledger, world: World) -> Count:
     lease, began = ledger.read(), world.now()
     nodes = world.api.list(paths.nodes(), labels=settings.pool)  # after the Lease: see `reservations`
     fleet = fleet_of(nodes, settings)
-    return Count(fleet, began, lease, kept(places_of(lease), world.now(), fleet.isolated, _memory(settings)))
+    return Count(fleet, began, lease, _standing(places_of(lease), fleet, world))
+
+
+def _standing(places: dict[str, Place], fleet: Fleet, world: World) -> dict[str, Place]:
+    """Without the reservations that came to something: their node is isolated, or is no more. Else a burst drags them along for minutes."""
+    over = fleet.isolated | (places.keys() - fleet.here)
+    return kept(places, world.now(), over, _memory(world.settings.isolation))
 
 
 def _write(count: Count, ledger: Ledger, world: World) -> None:

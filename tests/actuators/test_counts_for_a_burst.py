@@ -137,6 +137,23 @@ def test_a_place_that_was_taken_after_the_count_is_not_ended_by_it() -> None:
     assert places_of(scene.api.objects[LEASE])["node-uid-1"].until > scene.now
 
 
+@pytest.mark.parametrize("most_an_hour", [0, 20])
+def test_the_reservation_of_a_node_that_is_no_more_ends_at_the_next_count_and_the_hour_remembers_it(
+    most_an_hour: int,
+) -> None:
+    scene = a_scene(*FLEET)
+    settings = IsolationSettings(share=1.0, most=10, most_an_hour=most_an_hour, most_runs=0)
+    scene.settings = ActingSettings(isolation=settings)
+    calls_of(scene, 1, 2)
+    del scene.api.objects[path(1)]
+    scene.now += COUNT_HOLDS
+    calls_of(scene, 3)
+
+    places = places_of(scene.api.objects[LEASE])
+    assert places.keys() == ({"node-uid-1", "node-uid-2", "node-uid-3"} if most_an_hour else {"node-uid-3"})
+    assert [uid for uid, place in places.items() if place.until > scene.now] == ["node-uid-3"]
+
+
 def test_a_node_whose_taint_was_taken_off_while_its_holds_were_renewed_takes_a_place_or_stays_as_it_is() -> (
     None
 ):

@@ -34,7 +34,9 @@ from tests.streams.virtual_time import now, run
 
 PLACE = Place("inbox.v1", 0)
 RUN = "run/r"
-SETTINGS = RecoverySettings()
+SETTINGS = RecoverySettings(write_linger=timedelta(0))
+LINGERING = RecoverySettings()
+LINGER = LINGERING.write_linger.total_seconds()
 INTERVAL = SETTINGS.position_interval.total_seconds()
 ROOM = SETTINGS.grouping.size
 
@@ -76,7 +78,7 @@ def value_of(registry: CollectorRegistry, name: str) -> float:
     return value
 
 
-async def desk(sender: FakeSender | None = None) -> Desk:
+async def desk(sender: FakeSender | None = None, settings: RecoverySettings = SETTINGS) -> Desk:
     bench, disk, rulebooks, metrics = Bench(), Disk(), FakeRulebooks(), StreamMetrics("test")
     log, sender = FakeLog(disk), sender or FakeSender()
     await log.open()
@@ -84,7 +86,7 @@ async def desk(sender: FakeSender | None = None) -> Desk:
         bench.core,
         sender,
         rulebooks,
-        SETTINGS,
+        settings,
         metrics,
         monotonic=now,
         wall=lambda: START + timedelta(seconds=now()),
@@ -163,6 +165,34 @@ def test_no_more_than_a_group_of_messages_waits_for_its_turn_to_be_written() -> 
 
         assert now() == 1.0
         assert at.positions() == [(0, 1)]
+
+    run(main())
+
+
+def test_state_waits_a_moment_for_company_and_no_decision_waits_with_it() -> None:
+    async def main() -> None:
+        at = await desk(settings=LINGERING)
+        await at.worker.handle([ask(0, "command")])
+        await asyncio.sleep(LINGER * 0.9)
+        await at.worker.handle([ask(1, "command")])
+        assert [len(at.sender.sent), len(at.disk.writes)] == [2, 0]
+        await asyncio.sleep(LINGER * 0.2)
+        assert at.positions() == [(0, 2)]
+        await asyncio.sleep(LINGER * 10)
+        assert len(at.disk.writes) == 1, "nothing waits any more"
+
+    run(main())
+
+
+def test_a_full_group_and_an_end_do_not_wait_for_company() -> None:
+    async def main() -> None:
+        at = await desk(settings=LINGERING)
+        await at.worker.handle([ask(offset, "count") for offset in range(ROOM)])
+        await at.worker.handle([ask(ROOM, "count")])
+        assert at.positions() == [(0, ROOM)]
+        await at.worker.settle()
+        assert at.positions() == [(0, ROOM), (ROOM, ROOM + 1)]
+        assert now() == 0
 
     run(main())
 
