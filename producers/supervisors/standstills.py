@@ -152,7 +152,6 @@ class Standstills:
                 watch.runs = message.state == RUNNING
             case words.Started():
                 watch.runs = True
-                watch.begins_anew(self.clock())
             case words.PreCheck() | words.Refused():
                 return
             case words.Step():

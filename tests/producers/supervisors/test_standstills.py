@@ -155,6 +155,17 @@ def test_a_phase_is_over_only_when_all_that_began_have_ended() -> None:
     assert scene.passes(6 * HOUR) == []
 
 
+def test_the_end_of_a_checkpoint_does_not_end_the_phase_around_it() -> None:
+    scene = training()
+    scene.says("phase", name="checkpoint", edge="begin")
+    scene.says("checkpoint", step=1, edge="begin")
+    scene.says("checkpoint", step=1, edge="end")
+    assert scene.passes(6 * HOUR) == []
+    scene.says("phase", name="checkpoint", edge="end")
+
+    assert states(scene.passes(HOUR)) == ["stalled"]
+
+
 def test_a_begin_left_over_from_a_process_that_ended_says_nothing_of_the_next() -> None:
     scene = training()
     scene.says("phase", name="evaluation", edge="begin")

@@ -87,6 +87,15 @@ def test_a_process_started_anew_ends_a_stall_without_a_word(progress: dict[str, 
     assert scene.heard.standing == 0
 
 
+def test_a_container_that_was_restarted_ends_a_stall_without_a_word() -> None:
+    scene = training()
+    scene.passes(HOUR)
+    scene.hello(state="waiting", progress={})  # the launch is still that of the process which is gone
+
+    assert scene.passes(5 * HOUR) == []
+    assert scene.heard.standing == 0
+
+
 def test_what_was_told_and_not_kept_is_told_again() -> None:
     scene = training()
     assert states(scene.passes(HOUR)) == ["stalled"]
