@@ -93,8 +93,8 @@ def _made_anew_beside_nobody(stage: Stage, job: TrainingJob, node: StageNode) ->
 
 
 PLOTS: Final = {
-    "in-place": Plot(_fault, _restarted_once, lasts=4.0),
-    "isolated": Plot(_fault_that_does_not_heal, _moved_once, lasts=8.0),
-    "unconditional": Plot(_exit, _made_anew_beside_nobody, lasts=8.0),
+    "in-place": Plot(_fault, _restarted_once, lasts=2.0),
+    "isolated": Plot(_fault_that_does_not_heal, _moved_once, lasts=4.0),
+    "unconditional": Plot(_exit, _made_anew_beside_nobody, lasts=6.0),
 }
 """By the strategy that ends it."""

@@ -48,6 +48,7 @@ def test_a_chip_that_does_not_heal_is_left_and_the_job_goes_on_elsewhere(
     assert bad.name not in {pod["spec"]["nodeName"] for pod in after}
 
 
+@pytest.mark.usefixtures("short_waits")
 def test_a_pod_that_stays_silent_holds_the_recovery_up_and_isolates_nobody(
     stage: Stage, job: TrainingJob
 ) -> None:
@@ -71,6 +72,7 @@ def test_a_pod_that_stays_silent_holds_the_recovery_up_and_isolates_nobody(
     assert starts(job) == {("1", "1"): all_ranks(job), ("1", "2"): all_ranks(job)}
 
 
+@pytest.mark.usefixtures("short_waits")
 def test_a_node_that_falls_silent_during_the_stop_is_taken_for_the_fault(
     stage: Stage, job: TrainingJob
 ) -> None:

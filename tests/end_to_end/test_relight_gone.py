@@ -28,6 +28,7 @@ HELD = {"RELIGHT_VERDICT_WAIT": "15"}
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(420)]
 
 
+@pytest.mark.usefixtures("short_waits")
 def test_killed_for_good_at_every_step_it_leaves_each_job_to_its_own_end(stage: Stage) -> None:
     """Four jobs of one rank, each at another step of its recovery, and then nobody is left to end any of them."""
     names = ("just-told", "healing", "held", "stabilising")

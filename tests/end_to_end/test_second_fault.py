@@ -34,7 +34,7 @@ def test_a_second_fault_during(stage: Stage, job: TrainingJob, moment: StepName)
     before = containers(stage.pods(job))
     first, second = stage.node_of(job, 1), stage.node_of(job, 2)
     slow = supervisor(stage, job, 0)
-    first.behave(seconds=3.0)  # long enough to come in between
+    first.behave(seconds=600.0)  # until it is told to be quicker
 
     if moment is StepName.STOP_PROCESSES:
         slow.suspend()  # the stop is not over before it is let go
@@ -42,9 +42,11 @@ def test_a_second_fault_during(stage: Stage, job: TrainingJob, moment: StepName)
     if moment is StepName.START_PROCESSES:
         reached(stage, run, StepName.HEAL_CHIPS)
         slow.suspend()  # its processes are stopped, and it does not start them
+        first.behave()
     reached(stage, run, moment)
     second.xid(PMU_HALTED)
     stage.wait("the second fault to be seen", lambda: len(_faults(stage, run)) == 2, 30.0)
+    first.behave()
     slow.resume()
     recovered(stage, run)
     finished(stage, job)
