@@ -74,7 +74,9 @@ def reply_to_trouble(error: ApiError, world: World) -> Reply:
     for kind, answer in _ANSWERS.items():
         if isinstance(error, kind):
             return answer(said).reply()
+    # Not sooner for a first look: a server in trouble is not to be asked more often.
+    again = world.settings.look_again.total_seconds()
     if isinstance(error, ApiConflict):
-        return pending("conflict", again=world.again, detail=said)
-    wait = error.retry_after if isinstance(error, ApiTooMany) else world.again
+        return pending("conflict", again=again, detail=said)
+    wait = error.retry_after if isinstance(error, ApiTooMany) else again
     return Reply(OutcomeResult.UNREACHABLE, cause="api", detail=said, again=min(max(wait, 0.1), LONGEST_WAIT))

@@ -79,6 +79,7 @@ class Hands:
             voice=self._voice,
             settings=self._settings,
             lots=self._lots,
+            looks=command.look,
         )
         return perform(command, world)
 

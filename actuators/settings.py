@@ -92,7 +92,7 @@ class ActingSettings(Group):
     renew_behind: Duration = timedelta(seconds=30)
     """A stop order is written again when its `until` is so far behind the new one. Half the margin the core adds (60 s)."""
     look_again: Duration = timedelta(seconds=2)
-    """When the core should ask again about what takes its time."""
+    """How long the core should wait at most before it asks again about what takes its time; the first look comes after half a second."""
     suspended_at_most: Duration = timedelta(minutes=10)
     """So long after our last look a job we suspended counts as forgotten: `relight let-go` resumes it. Outlasts a restart of all of relight."""
     retries: Annotated[int, Field(ge=1, le=10)] = 4

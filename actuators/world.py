@@ -23,6 +23,9 @@ from schemas.cluster import FIELD_MANAGER
 T = TypeVar("T")
 R = TypeVar("R")
 
+FIRST_LOOK: Final = 0.5
+"""Seconds after which what takes its time is looked at for the first time; twice as long for each look, up to the setting. Most of it is
+done within a second: a job that waits two for a look waits for nothing."""
 WAIT_MARGIN: Final = 3.0
 """Seconds past the time limit in which calls under way may end."""
 
@@ -160,11 +163,13 @@ class World:
     settings: ActingSettings
     lots: Lots[Any] = field(default_factory=Lots)
     """What threads of one process ask for together, since alone they would only get into each other's way at the server."""
+    looks: int = 0
+    """How many looks of this command went before."""
 
     @property
     def again(self) -> float:
         """Seconds until a look at what takes its time."""
-        return self.settings.look_again.total_seconds()
+        return min(self.settings.look_again.total_seconds(), FIRST_LOOK * 2.0 ** min(self.looks, 16))
 
     def spread(self, act: Callable[[T], R], items: Iterable[T]) -> list[R | Exception | None]:
         """`act` on all items, many at once. An exception is its item's result; None: not done in time.

@@ -38,6 +38,7 @@ class RealScene:
             voice=Writing(self.announcer),
             settings=self.settings,
             lots=self.lots,
+            looks=command.look,
         )
         return perform(command, world)
 

@@ -101,6 +101,7 @@ class Scene:
             voice=self.said,
             settings=self.settings,
             lots=self.lots,
+            looks=command.look,
         )
         return perform(command, world)
 

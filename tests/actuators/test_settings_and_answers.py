@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -34,7 +35,7 @@ from runtime.errors import (
 from runtime.settings import read_settings
 from schemas.commands import Outcome, OutcomeResult
 from schemas.envelope import Event, decode, encode, make_event
-from tests.actuators.scene import Said, Scene, stop
+from tests.actuators.scene import EXECUTOR, Said, Scene, stop
 from tests.actuators.scripted_api import NOW, ScriptedApi
 
 
@@ -108,14 +109,32 @@ def test_a_call_that_hangs_is_not_waited_for_longer_than_its_own_timeout() -> No
     ],
 )
 def test_no_trouble_with_the_api_is_ever_failed(error: ApiError, result: OutcomeResult) -> None:
-    budget = Budget(6, lambda: 0.0)
-    with ThreadPoolExecutor(1) as executor:
-        world = World(
-            TimedApi(ScriptedApi(), budget), budget, lambda: NOW, executor, Said(), ActingSettings()
-        )
-        outcome = reply_to_trouble(error, world).to_outcome(stop())
+    outcome = reply_to_trouble(error, a_world()).to_outcome(stop())
 
     assert outcome.result is result
+
+
+@pytest.mark.parametrize(
+    ("limit", "waits"),
+    [(2.0, [0.5, 1.0, 2.0, 2.0, 2.0]), (0.2, [0.2] * 5), (60.0, [0.5, 1.0, 2.0, 4.0, 8.0])],
+)
+def test_what_takes_its_time_is_looked_at_soon_and_then_less_often(limit: float, waits: list[float]) -> None:
+    def again(looks: int) -> float:
+        settings = ActingSettings(look_again=timedelta(seconds=limit))
+        return replace(a_world(), settings=settings, looks=looks).again
+
+    assert [again(looks) for looks in range(5)] == waits
+    assert again(10_000) == limit
+
+
+@pytest.mark.parametrize("error", [ApiAway("x"), ApiConflict("x")])
+def test_a_server_in_trouble_is_not_asked_sooner_for_being_asked_first(error: ApiError) -> None:
+    assert reply_to_trouble(error, a_world()).again == ActingSettings().look_again.total_seconds()
+
+
+def a_world() -> World:
+    budget = Budget(6, lambda: 0.0)
+    return World(TimedApi(ScriptedApi(), budget), budget, lambda: NOW, EXECUTOR, Said(), ActingSettings())
 
 
 @given(
