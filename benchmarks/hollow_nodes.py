@@ -25,6 +25,7 @@ from typing import IO, Final, cast
 
 from confluent_kafka import Producer
 
+from actuators.settings import ActuatorSettings
 from benchmarks.bare_isolation import Work
 from benchmarks.streams import PARTITIONS, Bench
 from runtime import paths
@@ -39,6 +40,9 @@ from schemas.ids import derive_id, mailbox_key, node_subject
 from schemas.signals import ChipFault, ChipRef, FaultState, NodeRef
 
 HANDS: Final = 16
+"""Threads that set the scene."""
+AS_MANY: Final = int(ActuatorSettings.model_fields["subjects_at_once"].default)
+"""Threads of the bare side: as many as the actuators have, with a connection each as they have."""
 PATIENCE: Final = 120.0
 SETTLED: Final = 1.5
 BROKEN: Final = "80E18402"
@@ -205,6 +209,6 @@ class Scene:
         """What the bare side is to do."""
         return Work(
             kubeconfig=str(self.plane.kubeconfig), mode=mode, nodes=[name_of(node) for node in nodes],
-            calls=dict(calls), hands=HANDS, bootstrap=self.bench.env["RELIGHT_KAFKA__BOOTSTRAP"], topic=topic,
+            calls=dict(calls), hands=AS_MANY, bootstrap=self.bench.env["RELIGHT_KAFKA__BOOTSTRAP"], topic=topic,
             partitions=PARTITIONS,
         )  # fmt: skip

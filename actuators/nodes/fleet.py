@@ -36,8 +36,9 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """Nodes by UID: those that count, and of them those with our taint, and those that pods may come to."""
+    """Nodes by UID: all that are listed, those of them that count, and of these those with our taint, and those that pods may come to."""
 
+    listed: frozenset[str]
     here: frozenset[str]
     isolated: frozenset[str]
     usable: frozenset[str]
@@ -45,8 +46,10 @@ class Fleet:
 
 def fleet_of(nodes: Iterable[Object], settings: IsolationSettings) -> Fleet:
     """What is listed; protected nodes are no part of it."""
-    fleet = [node for node in nodes if protecting_label(node, settings) is None]
+    listed = list(nodes)
+    fleet = [node for node in listed if protecting_label(node, settings) is None]
     return Fleet(
+        frozenset(map(_uid, listed)),
         frozenset(map(_uid, fleet)),
         frozenset(_uid(node) for node in fleet if is_isolated(node)),
         frozenset(_uid(node) for node in fleet if is_usable(node)),

@@ -103,8 +103,10 @@ def _count(ledger: Ledger, world: World) -> Count:
 
 def _standing(places: dict[str, Place], fleet: Fleet, world: World) -> dict[str, Place]:
     """Without the reservations that came to something: their node is isolated, or is no more. Else a burst drags them along for minutes."""
-    over = fleet.isolated | (places.keys() - fleet.here)
-    return kept(places, world.now(), over, _memory(world.settings.isolation))
+    settings = world.settings.isolation
+    # Of the nodes of another pool, which may share the Lease, nothing is known.
+    gone = frozenset() if settings.pool else places.keys() - fleet.listed
+    return kept(places, world.now(), fleet.isolated | gone, _memory(settings))
 
 
 def _write(count: Count, ledger: Ledger, world: World) -> None:

@@ -154,6 +154,18 @@ def test_the_reservation_of_a_node_that_is_no_more_ends_at_the_next_count_and_th
     assert [uid for uid, place in places.items() if place.until > scene.now] == ["node-uid-3"]
 
 
+def test_of_another_pools_nodes_nothing_is_known_and_their_reservations_stand() -> None:
+    pooled = [{**one, "metadata": {**one["metadata"], "labels": {"pool": "a"}}} for one in FLEET]
+    scene = a_scene(*pooled)
+    scene.settings = ActingSettings(isolation=IsolationSettings(pool="pool=a", most_an_hour=0, most_runs=0))
+    reserved = {"another": Place(NOW, NOW + timedelta(minutes=2))}
+    annotations = {PLACES: text_of(reserved)}
+    scene.api.put(LEASE, {"metadata": {"name": NAME, "uid": "lease-uid", "annotations": annotations}})
+    calls_of(scene, 1)
+
+    assert places_of(scene.api.objects[LEASE]).keys() == {"another", "node-uid-1"}
+
+
 def test_a_node_whose_taint_was_taken_off_while_its_holds_were_renewed_takes_a_place_or_stays_as_it_is() -> (
     None
 ):
