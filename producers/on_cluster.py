@@ -116,7 +116,7 @@ class OnCluster:
             has_room=self._room,
         )
         self._standstills = Standstills(settings.hangs, self.pods.get, time.monotonic, now)
-        self._hangs = Hangs(self._standstills, identity, now, has_room=self._room)
+        self._hangs = Hangs(self._standstills, identity, now, may_tell=self._tells_at_once)
         resolver = _resolver(settings.supervisors)
         self._first_start = FirstStart(cluster, settings.supervisors.replacement_known_within)
         self._server = SupervisorServer(
@@ -201,6 +201,9 @@ class OnCluster:
 
     def _room(self) -> bool:
         return self._has_room()
+
+    def _tells_at_once(self) -> bool:
+        return self._room() and self._can_promise()
 
     def _can_promise(self) -> bool:
         informer = self.pods.informer

@@ -8,11 +8,13 @@ from datetime import datetime
 from recovery.attempt import attribute_again, issue_started, step_failed, without_end
 from recovery.cells import COUNTERS_CELL, CheckCell, EvidenceItem, HoldTarget, IncidentCell, PodCell, pod_name
 from recovery.counters import counters_of
+from recovery.journal import decide
 from recovery.ladder import Question
 from recovery.pods import is_first_exit
 from recovery.run_state import explaining, found
 from recovery.turn import Turn
 from recovery.verdicts import Case, chain_is_about_another_problem, incident_of, judge, judge_end, run_symbols
+from rules.model import Verb
 from rules.symbols import CheckSymbols, EvictionSymbols, ExitSymbols, HangSymbols, RuleKind, Symbols
 from schemas.commands import StepName
 from schemas.facts import RunEnded
@@ -29,6 +31,8 @@ from schemas.signals import (
     ProcessExit,
 )
 
+HANG_TOO_OLD = "hang-too-old"
+"""Stands in a decision where a rule's name would: no rulebook may act on such evidence."""
 _PREEMPTIONS = frozenset({EvictionReason.SCHEDULER, EvictionReason.QUEUE})
 
 
@@ -150,8 +154,21 @@ def preemption_came(turn: Turn, data: PreemptionNotice) -> None:
 
 
 def hang_came(turn: Turn, data: HangEvidence) -> None:
-    """A process stands still. Sources send edges: a second stall of the same process is a second event (recovery 6)."""
+    """A process stands still. Sources send edges: a second stall of the same process is a second event (recovery 6).
+
+    What was long on its way says nothing of now: the processes may have gone on since, and a healthy run is not restarted for a hang that was.
+    """
     if data.state != "stalled" or is_old_news(turn, data.placement, data.start or 0):
+        return
+    if turn.now - turn.event.time > turn.rulebook.settings.attribution_lookback:
+        decide(
+            turn,
+            verdict=Verb.RECORD.value,
+            rule=HANG_TOO_OLD,
+            row="7",
+            reason="the run stood still a while ago, and this was told too late to say that it still does",
+            domain=FaultDomain.PROCESS,
+        )
         return
     symbols = replace(run_symbols(turn), hang=HangSymbols(method=data.method), found=found(turn))
     case = Case(

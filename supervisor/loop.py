@@ -11,6 +11,7 @@ import signal
 import socket
 import threading
 import time
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
@@ -70,6 +71,8 @@ class Supervisor:
                 self._turn()
         except Exception as error:  # noqa: BLE001 - fails open
             say(f"the supervisor broke ({error!r}): it only waits for the command now")
+            with suppress(OSError):
+                self._link.drop(time.monotonic())  # a line that is up and says nothing is taken for a hang
         return self._launched and self._only_wait()
 
     def _begin(self) -> None:
@@ -101,6 +104,7 @@ class Supervisor:
         self._reap()
         self._hear_agent()
         self._hear_progress()
+        self._keep_hearing()
         if self._state.phase in LEAVING and self._state.alive and self._child.gone():
             self._decide(machine.GroupGone())
         self._decide(machine.Tick())
@@ -172,6 +176,16 @@ class Supervisor:
             if report is not None:
                 self._volume.add(self._stamped(report))
 
+    def _keep_hearing(self) -> None:
+        """A process that cannot be heard must not be taken for a silent one: a new line says so."""
+        now = time.monotonic()
+        if self._progress_socket.look(now):
+            path, deaf = self._progress_socket.path, self._progress_socket.deaf
+            say(
+                f"{path} {'is gone' if deaf else 'is there again'}: whether this job hangs is {'not ' * deaf}seen"
+            )
+            self._link.drop(now)
+
     def _tell_agent(self) -> None:
         now = time.monotonic()
         if self._link.connect(now):
@@ -182,7 +196,7 @@ class Supervisor:
                 "ha": self._state.high_availability,
             }
             hangs = {
-                "hang_minutes": self._settings.hang_minutes,
+                "hang_minutes": 0.0 if self._progress_socket.deaf else self._settings.hang_minutes,
                 "progress": {**self._progress.standing(now), "reported": self._volume.sequence},
             }
             self._say(

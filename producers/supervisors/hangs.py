@@ -1,7 +1,8 @@
 """Source: pods that stand still, and that they move again.
 
 Of class exit: an edge that was dropped would never come again. While reports of pods wait for room nobody looks: what would show that a pod
-lives may be among them.
+lives may be among them. Nor while what is told would reach nobody at once: a stall that waits in the spool is acted on when it is long over,
+and what takes the broker away may be what holds up the job.
 """
 
 from __future__ import annotations
@@ -33,12 +34,13 @@ class Hangs:
         identity: Identity,
         now: Callable[[], datetime],
         *,
-        has_room: Callable[[], bool] = lambda: True,
+        may_tell: Callable[[], bool] = lambda: True,
     ) -> None:
+        """`may_tell`: whether all that pods said was taken, and what is told now is heard now."""
         self._standstills = standstills
         self._identity = identity
         self._now = now
-        self._has_room = has_room
+        self._may_tell = may_tell
         self._every = standstills.settings.look_every.total_seconds()
         self._counted: dict[str, int] = {}
 
@@ -54,7 +56,7 @@ class Hangs:
     async def next(self) -> Batch:
         """Wait for an edge."""
         while True:
-            if self._has_room() and (edges := self._standstills.look()):
+            if self._may_tell() and (edges := self._standstills.look()):
                 told = tuple(self._observation(edge) for edge in edges)
                 return Batch(SignalClass.EXIT, told, self._standstills.state())
             await asyncio.sleep(self._every)

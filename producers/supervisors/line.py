@@ -34,6 +34,8 @@ LARGEST_NUMBER: Final = 2**53
 Count = Annotated[int, Field(ge=0, lt=LARGEST_NUMBER)]
 Text = Annotated[str, Field(max_length=2000)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Phases = Annotated[tuple[Annotated[str, Field(max_length=200)], ...], Field(strict=False, max_length=16)]
+"""Phases that began and did not end, once for each process in one, and `save` for a checkpoint."""
 
 
 class Said(BaseModel):
@@ -61,10 +63,7 @@ class Standing(BaseModel):
 
     step: Count | None = None
     """Newest it told; None: none yet."""
-    open: Annotated[
-        tuple[Annotated[str, Field(max_length=200)], ...], Field(strict=False, max_length=16)
-    ] = ()
-    """Phases that began and did not end, and `save` for a checkpoint."""
+    open: Phases = ()
     silent: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None = None
     """Seconds since its last word."""
     reported: Count = 0
@@ -145,6 +144,17 @@ class Step(Said):
     type: Literal["progress"]
     step: Count
     step_seconds: Seconds | None = None
+    open: Phases | None = None
+    """What is open now, whatever became of the edges; None: a supervisor of an older release."""
+
+    @field_validator("open", mode="wrap")
+    @classmethod
+    def _costs_no_step(cls, value: object, read: ValidatorFunctionWrapHandler) -> object:
+        """Of an older supervisor it is a word the training process chose."""
+        try:
+            return read(value)
+        except ValidationError:
+            return None
 
 
 class Boundary(Said):
@@ -180,7 +190,8 @@ class Saved(Said):
 
 Report = Exit | State | Started | PreCheck | Boundary | Phase | Saved
 Loose = Step | Refused
-"""Said once, to whoever listens now."""
+"""Said once, to whoever listens now: a number in it is none of the spool's."""
+_LOOSE: Final = ("progress", "refused")
 _Any = Annotated[Hello | Report | Loose, Field(discriminator="type")]
 _adapter: TypeAdapter[Hello | Report | Loose] = TypeAdapter(_Any)
 
@@ -211,7 +222,8 @@ def parse(raw: bytes) -> Message:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(str(part) for part in first["loc"])
-        return Unreadable(_number(found.get("seq")), f"{found['type']!r:.40}: {place}: {first['msg']}")
+        seq = None if found["type"] in _LOOSE else _number(found.get("seq"))
+        return Unreadable(seq, f"{found['type']!r:.40}: {place}: {first['msg']}")
 
 
 def _number(value: object) -> int | None:

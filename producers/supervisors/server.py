@@ -254,7 +254,7 @@ class SupervisorServer:
             await self._heard(line, words.parse(raw), hello.spool)
 
     async def _heard(self, line: SupervisorLine, message: words.Message, spool: str) -> None:
-        if message.seq is not None:
+        if message.seq is not None and not isinstance(message, words.Loose):
             await self._in_turn(line, REPORT_TOKENS)
         pod = self._find(line.pod_uid)
         if pod is not None:  # a pod that went may still say how it ended

@@ -12,6 +12,7 @@ a process that was started anew ends it without a word.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -32,6 +33,7 @@ TOLD_AT_MOST: Final = 128
 SAVE: Final = "save"
 """A checkpoint that began and has not ended, beside the phases a process names."""
 RUNNING: Final = "running"
+_ENDS: Final = ("end", "broken")
 _PHASES: Final = {SAVE: LongPhase.CHECKPOINT, **{phase.value: phase for phase in LongPhase}}
 
 
@@ -63,7 +65,8 @@ class _Watch:
     launch: int
     runs: bool
     step: int | None
-    open: set[str]
+    open: Counter[str]
+    """Phases that began, by how many processes of the pod are in them. One whose name is not known may last for ever."""
     reported: int
     since: float
     """From when on silence counts, on the monotonic clock."""
@@ -77,6 +80,14 @@ class _Watch:
     @property
     def stall(self) -> _Stall:
         return _Stall(self.launch, self.step or 0)
+
+    def passes(self, edge: words.Phase | words.Saved) -> None:
+        """It is over when as many ended as began: too many begins only hide a hang."""
+        name = SAVE if isinstance(edge, words.Saved) else edge.name.value
+        if edge.edge == "begin":
+            self.open[name] += 1
+        elif edge.edge in _ENDS and self.open[name] > 0:
+            self.open -= Counter([name])
 
     def begins_anew(self, now: float) -> None:
         self.since, self.overdue = now, False
@@ -108,7 +119,7 @@ class Standstills:
             launch=hello.launch,
             runs=hello.state == RUNNING,
             step=standing.step,
-            open=set(standing.open) & _PHASES.keys(),
+            open=Counter(standing.open),
             reported=standing.reported,
             since=self.clock(),
             last=max(self.now() - silent, min(peer.pod.started, self.now())),
@@ -142,7 +153,7 @@ class Standstills:
             return
         watch.peer = peer
         if not isinstance(message, words.Unreadable) and message.launch > watch.launch:
-            watch.launch, watch.step, watch.open = message.launch, None, set()
+            watch.launch, watch.step, watch.open = message.launch, None, Counter()
             watch.begins_anew(self.clock())
             self._forget(watch, moved=False)
         match message:
@@ -156,10 +167,11 @@ class Standstills:
                 return
             case words.Step():
                 watch.step = message.step
+                if message.open is not None:
+                    watch.open = Counter(message.open)
                 self._lives(watch)
             case words.Phase() | words.Saved():
-                name = SAVE if isinstance(message, words.Saved) else message.name.value
-                (watch.open.add if message.edge == "begin" else watch.open.discard)(name)
+                watch.passes(message)
                 self._lives(watch)
             case _:
                 self._lives(watch)
@@ -226,9 +238,11 @@ class Standstills:
             return None
         if not watch.open:
             return None if watch.step is None else watch.after
-        phases = [self.settings.phases.get(_PHASES[name]) for name in watch.open]
-        named = [phase.total_seconds() for phase in phases if phase is not None]
-        return max(named) if len(named) == len(phases) else None
+        known = [_PHASES[name] for name in watch.open if name in _PHASES]
+        named = [
+            self.settings.phases[phase].total_seconds() for phase in known if phase in self.settings.phases
+        ]
+        return max(watch.after, *named) if len(named) == len(watch.open) else None
 
     def _after(self, hello: words.Hello) -> float | None:
         if not self.settings.enabled or not hello.ha or hello.hang_minutes == 0:
@@ -268,6 +282,7 @@ class Standstills:
 
 def _is_older(message: words.Message, watch: _Watch) -> bool:
     """Said before the hello, which says it already, or by a start before this one."""
-    if message.seq is not None and message.seq <= watch.reported:
+    numbered = not isinstance(message, words.Loose)  # what is said once has no number of its own
+    if numbered and message.seq is not None and message.seq <= watch.reported:
         return True
     return not isinstance(message, words.Unreadable) and message.launch < watch.launch

@@ -56,6 +56,33 @@ def test_the_time_of_the_fault_is_the_last_progress_half_an_hour_ago() -> None:
     assert {incident.fault_time for incident in running.incidents} == {still}
 
 
+@pytest.mark.parametrize(
+    ("minutes", "rules", "begun"),
+    [(9, "hang", ["stop_processes", "start_processes"]), (11, "hang-too-old", [])],
+)
+def test_what_was_long_on_its_way_is_recorded_and_restarts_nobody(
+    minutes: int, rules: str, begun: list[str]
+) -> None:
+    running = World(size=1).begin(**ANNOTATED)
+    (pod,) = running.pods.values()
+    told = running.now - minutes * MINUTE  # and then the broker was away
+    stalled = HangEvidence(
+        placement=running.where(pod),
+        state="stalled",
+        method="steps",
+        last_progress=told - 30 * MINUTE,
+        start=pod.starts,
+    )
+    running.post(run_subject(running.run), stalled, time=told)
+    running.settle(5 * MINUTE)
+
+    assert running.begun() == begun
+    assert running.rules() == [rules]
+    assert running.decisions[0].reason
+    assert (running.decisions[0].verdict == "record") is (not begun)
+    assert bool(running.incidents) is bool(begun)
+
+
 def test_without_the_annotation_nobody_is_restarted_however_many_pods_stand_still() -> None:
     running = World(size=3).begin(job_retry_num="3")
     stall_all(running, apart=SECOND)

@@ -225,6 +225,61 @@ def test_a_supervisor_that_breaks_after_the_start_waits_for_the_command(
     assert "broke" in err
 
 
+def test_a_supervisor_that_breaks_leaves_no_line_up_on_which_it_would_say_nothing(
+    container: Container, agent: Agent, zipapp: Path
+) -> None:
+    breaks = (
+        "import sys; sys.path.insert(0, sys.argv.pop(1)); import supervisor.loop as loop\n"
+        "def broken(self): raise RuntimeError('broken')\n"
+        "loop.Supervisor._reap = broken\n"
+        "from supervisor.entry import main; main()\n"
+    )
+    script = 'while [ ! -e "$HERE/enough" ]; do sleep 0.05; done; exit 8'
+    process = container.run([sys.executable, "-I", "-S", "-c", breaks, str(zipapp), "--", "sh", "-c", script])
+    agent.accept()
+    assert agent.line is not None
+    while agent.line.recv(65536):  # until its end; what is up for ever times out
+        pass
+    assert process.poll() is None
+    (container.folder / "enough").touch()
+    code, _, err = ended(process)
+
+    assert code == 8
+    assert "broke" in err
+
+
+def test_words_that_can_no_longer_be_heard_are_told_as_such_not_as_silence(
+    container: Container, agent: Agent, zipapp: Path
+) -> None:
+    often = (
+        "import sys; sys.path.insert(0, sys.argv.pop(1)); import supervisor.progress as progress\n"
+        "progress.LOOK_EVERY = 0.0\n"
+        "from supervisor.entry import main; main()\n"
+    )
+    script = (
+        'folder=$(dirname "$RELIGHT_PROGRESS"); touch "$HERE/up"\n'
+        'while [ ! -e "$HERE/lose" ]; do sleep 0.05; done; rm -r "$folder"; touch "$folder" "$HERE/lost"; exec sleep 60'
+    )
+    folder = container.folder / "tmp"
+    folder.mkdir()
+    container.run(
+        [sys.executable, "-I", "-S", "-c", often, str(zipapp), "--", "sh", "-c", script],
+        TMPDIR=str(folder),
+        MA_HANG_DETECT_TIME="45",
+    )
+    assert agent.accept()["hang_minutes"] == 45
+    container.wait_for("up")
+    (container.folder / "lose").touch()
+    container.wait_for("lost")
+    agent.say("ack", seq=1)  # a turn, which comes each minute at least
+    assert agent.line is not None
+    while agent.line.recv(65536):  # until the supervisor ends it
+        pass
+
+    assert agent.accept()["hang_minutes"] == 0
+    agent.until("started")
+
+
 def test_where_orphans_cannot_be_adopted_the_group_is_still_waited_for(
     container: Container, agent: Agent, zipapp: Path
 ) -> None:

@@ -41,8 +41,8 @@ def ask(hangs: Hangs) -> Batch | None:
     return asyncio.run(once())
 
 
-def hangs_of(scene: Scene, has_room: Callable[[], bool] = lambda: True) -> Hangs:
-    return Hangs(scene.heard, IDENTITY, lambda: scene.wall, has_room=has_room)
+def hangs_of(scene: Scene, may_tell: Callable[[], bool] = lambda: True) -> Hangs:
+    return Hangs(scene.heard, IDENTITY, lambda: scene.wall, may_tell=may_tell)
 
 
 def silent() -> Scene:
@@ -96,8 +96,28 @@ def test_a_second_stall_has_an_id_of_its_own_and_moving_is_told_too() -> None:
 
 def test_while_reports_wait_for_room_nobody_is_judged() -> None:
     scene = silent()
-    assert ask(hangs_of(scene, has_room=lambda: False)) is None
+    assert ask(hangs_of(scene, may_tell=lambda: False)) is None
     assert ask(hangs_of(scene)) is not None
+
+
+def test_time_in_which_nothing_could_be_told_at_once_is_no_silence() -> None:
+    scene = training()
+    reaches = True
+    hangs = hangs_of(scene, may_tell=lambda: reaches)
+
+    def told(seconds: float) -> bool:
+        for _ in range(int(seconds / 10)):
+            scene.passes(10, looking=False)
+            if ask(hangs) is not None:
+                return True
+        return False
+
+    assert not told(HOUR / 3)
+    reaches = False  # storage and broker are away together: the job waits, and nothing is wrong with it
+    assert not told(HOUR)
+    reaches = True
+    assert not told(HOUR / 2 - 10)  # it is read again, and the time has begun anew
+    assert told(60)
 
 
 class Node:

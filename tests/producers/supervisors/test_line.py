@@ -96,6 +96,35 @@ def test_an_order_is_what_the_supervisor_reads() -> None:
 
 
 @pytest.mark.parametrize(
+    ("said", "is_open"),
+    [
+        ({}, None),
+        ({"open": []}, ()),
+        ({"open": ["export", "save", "save"]}, ("export", "save", "save")),
+        ({"open": "yes"}, None),  # an older supervisor passes on what the process says
+        ({"open": [7]}, None),
+        ({"open": ["x"] * 17}, None),
+        ({"open": {"a": 1}}, None),
+    ],
+)
+def test_what_a_step_says_is_open_never_costs_the_step(
+    said: dict[str, object], is_open: tuple[str, ...] | None
+) -> None:
+    found = words.parse(raw(type="progress", step=7, **said))
+
+    assert isinstance(found, words.Step)
+    assert (found.step, found.open) == (7, is_open)
+
+
+@pytest.mark.parametrize("kind", ["progress", "refused"])
+def test_what_is_said_once_has_no_number_of_the_spool_s(kind: str) -> None:
+    found = words.parse(raw(type=kind, step="x", reason=7, seq=10**9))
+
+    assert isinstance(found, words.Unreadable)
+    assert found.seq is None
+
+
+@pytest.mark.parametrize(
     ("said", "minutes", "step"),
     [
         ({}, 0.0, None),

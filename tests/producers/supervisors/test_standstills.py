@@ -166,6 +166,83 @@ def test_the_end_of_a_checkpoint_does_not_end_the_phase_around_it() -> None:
     assert states(scene.passes(HOUR)) == ["stalled"]
 
 
+def test_a_phase_several_processes_of_a_pod_are_in_is_over_when_the_last_one_ended_it() -> None:
+    scene = training()
+    for edge, times in (("begin", 8), ("end", 7)):
+        for _ in range(times):
+            scene.says("phase", name="evaluation", edge=edge)
+    assert scene.passes(6 * HOUR) == []
+    scene.says("phase", name="evaluation", edge="end")
+
+    assert states(scene.passes(HOUR)) == ["stalled"]
+
+
+def test_what_is_said_of_another_checkpoint_does_not_end_the_save_under_way() -> None:
+    scene = training()
+    scene.says("checkpoint", step=2, edge="begin")
+    scene.says("checkpoint", step=1, edge="verified")
+    assert scene.passes(6 * HOUR) == []
+    scene.says("checkpoint", step=2, edge="broken")
+
+    assert states(scene.passes(HOUR)) == ["stalled"]
+
+
+def test_too_many_ends_do_not_end_what_begins_after_them() -> None:
+    scene = training()
+    for edge in ("end", "end", "begin"):
+        scene.says("checkpoint", step=1, edge=edge)
+
+    assert scene.passes(6 * HOUR) == []
+
+
+def test_a_step_says_what_is_open_whatever_became_of_the_edges() -> None:
+    scene = training()
+    scene.says("checkpoint", step=1, edge="begin", tier="nfs")  # unreadable
+    scene.step(open=["save"])
+    assert scene.passes(6 * HOUR) == []
+    scene.step(open=[])
+    assert states(scene.passes(HOUR)) == ["stalled"]
+
+
+@pytest.mark.parametrize("phases", [{}, {"evaluation": "1h"}])
+def test_a_phase_whose_name_is_not_known_may_last_for_ever(phases: dict[str, str]) -> None:
+    scene = training(phases=phases)
+    scene.step(open=["evaluation", "export"])
+    assert scene.passes(24 * HOUR) == []
+
+    scene.hello(progress={"step": 1, "open": ["export"]})
+    assert scene.passes(24 * HOUR) == []
+
+
+def test_a_step_of_an_older_supervisor_says_nothing_of_what_is_open() -> None:
+    scene = training()
+    scene.says("checkpoint", step=1, edge="begin")
+    scene.step(2)
+
+    assert scene.passes(6 * HOUR) == []
+
+
+def test_a_phase_may_be_silent_as_long_as_the_run_may_whatever_the_operator_gives_the_phase() -> None:
+    scene = Scene(phases={"checkpoint": "10m"})
+    scene.hello(hang_minutes=180)
+    scene.step()
+    scene.says("checkpoint", step=1, edge="begin")
+
+    assert scene.passes(3 * HOUR - 10) == []
+    assert states(scene.passes(30)) == ["stalled"]
+
+
+def test_a_number_a_process_puts_into_its_step_is_none_of_the_reports() -> None:
+    scene = Scene()
+    scene.hello(progress={"step": 1, "reported": 50})
+    found = []
+    for number in range(10):
+        scene.step(number, seq=3)
+        found += scene.passes(25 * MINUTE)
+
+    assert found == []
+
+
 def test_a_begin_left_over_from_a_process_that_ended_says_nothing_of_the_next() -> None:
     scene = training()
     scene.says("phase", name="evaluation", edge="begin")
