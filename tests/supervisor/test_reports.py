@@ -218,14 +218,16 @@ def test_hostile_words_of_the_process_replace_nothing_and_break_nothing(
     }
     process = train(
         container,
-        "import json, os, socket\nfrom relight_progress import tell\n"
+        "import json, os, socket, time\nfrom relight_progress import tell\n"
         f"tell('milestone', 'forged', **{forged!r})\n"
         "out = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM); out.connect(os.environ['RELIGHT_PROGRESS'])\n"
         "for line in (b'\\xff\\xfe', b'step -1', b'step 1e9', b'step ' + b'9' * 4000, b'x' * 5000, b'', b'milestone',\n"
         "             b'milestone a {', b'milestone a [1]', b'milestone a {\"x\": NaN}', b'milestone a {\"x\": 1e999}',\n"
         "             b'milestone a {\"x\":' + b'[' * 900 + b']' * 900 + b'}', b'checkpoint x', b'exit 0'):\n"
         "    out.send(line)\n"
-        "tell('milestone', 'honest')\nraise SystemExit(3)\n",
+        "tell('milestone', 'honest')\n"
+        "while not os.path.exists(os.path.join(os.environ['HERE'], 'heard')): time.sleep(0.01)\n"
+        "raise SystemExit(3)\n",  # an exit is heard before the words that are read with it
     )
     agent.accept()
     milestone = agent.until("milestone")
@@ -235,6 +237,7 @@ def test_hostile_words_of_the_process_replace_nothing_and_break_nothing(
     names = [agent.until("milestone")["name"] for _ in range(4)]
     assert names == ["a", "a", "a", "honest"], "a field that is none costs itself"
     assert not [one for one in agent.heard if "x" in one]
+    (container.folder / "heard").touch()
     agent.until("exit", code=3)
 
     assert ended(process)[0] == 3
