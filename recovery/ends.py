@@ -17,6 +17,7 @@ from recovery.verdicts import Case, chain_is_about_another_problem, incident_of,
 from rules.model import Verb
 from rules.symbols import CheckSymbols, EvictionSymbols, ExitSymbols, HangSymbols, RuleKind, Symbols
 from schemas.commands import StepName
+from schemas.envelope import TimeQuality
 from schemas.facts import RunEnded
 from schemas.mailbox import HoldCause
 from schemas.records import FaultDomain, IncidentState
@@ -160,7 +161,9 @@ def hang_came(turn: Turn, data: HangEvidence) -> None:
     """
     if data.state != "stalled" or is_old_news(turn, data.placement, data.start or 0):
         return
-    if turn.now - turn.event.time > turn.rulebook.settings.attribution_lookback:
+    # Whose time was clamped is older than all that is counted, or its clock is wrong: when it was is not known.
+    late = turn.now - turn.event.time > turn.rulebook.settings.attribution_lookback
+    if late or turn.event.timequality is TimeQuality.CLAMPED:
         decide(
             turn,
             verdict=Verb.RECORD.value,

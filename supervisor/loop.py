@@ -73,6 +73,8 @@ class Supervisor:
             say(f"the supervisor broke ({error!r}): it only waits for the command now")
             with suppress(OSError):
                 self._link.drop(time.monotonic())  # a line that is up and says nothing is taken for a hang
+            with suppress(OSError):
+                self._progress_socket.close()  # nobody reads it: who sends there must not wait
         return self._launched and self._only_wait()
 
     def _begin(self) -> None:
@@ -92,6 +94,10 @@ class Supervisor:
     def _check(self) -> None:
         results = precheck.check(os.environ, self._results.append)
         self._checked = all(result.result != precheck.FAILED for result in results)
+        self._ring()
+
+    def _ring(self) -> None:
+        """Have a turn. From any thread."""
         try:
             self._wake.send(b"\0")
         except OSError:
@@ -117,9 +123,9 @@ class Supervisor:
         if self._state.alive and self._state.phase in LEAVING:
             times.append(now + LOOK)
         line = self._link.socket
-        if line is not None:
+        if line is not None and self._link.has_room():
             times.append(self._progress.due())
-        read = [one for one in (self._bell, self._progress_socket.socket, line) if one is not None]
+        read = [self._bell, *self._progress_socket.sockets, *([] if line is None else [line])]
         write = [line] if line is not None and self._link.wants_write() else []
         until = min(at for at in times if at is not None)
         ready = select.select(read, write, [], max(0.0, until - now))[0]
@@ -179,7 +185,7 @@ class Supervisor:
     def _keep_hearing(self) -> None:
         """A process that cannot be heard must not be taken for a silent one: a new line says so."""
         now = time.monotonic()
-        if self._progress_socket.look(now):
+        if self._progress_socket.look(now, self._ring):
             path, deaf = self._progress_socket.path, self._progress_socket.deaf
             say(
                 f"{path} {'is gone' if deaf else 'is there again'}: whether this job hangs is {'not ' * deaf}seen"

@@ -14,14 +14,15 @@ import json
 import os
 import socket
 import stat
-from typing import Any, Dict, Tuple
+import threading
+from typing import Any, Callable, Dict, Tuple
 
 LONGEST = 4096  # bytes of a word's fields that are kept
 LONGEST_READ = 65536  # bytes of one datagram
 MOST_AT_ONCE = 64
 STEP_EVERY = 1.0  # seconds
 BURST = 32  # edges at once
-EDGES_PER_SECOND = 1.0
+EDGES_PER_SECOND = 0.5  # a step line each second and this are what an agent takes from one pod
 NAMES = {"milestone": "name", "checkpoint": "step", "phase": "name"}  # the field the value goes to
 SAVE = "save"  # a checkpoint that began and has not ended, beside the phases a process names
 ENDS = {"checkpoint": (None, "end", "broken"), "phase": ("end",)}  # edges by which what began is over
@@ -29,6 +30,10 @@ MOST_OPEN = 8  # names that are told apart
 MORE = "more"  # some phase beyond these began; that it ended is never known
 MOST_SAID = 16  # open phases in one message: each of a pod's processes may be in one
 LONGEST_NAME = 64
+MOST_FIELDS = 64
+MOST_REPLACED = (
+    4  # sockets that were removed and are still read: who is connected to one never learns of the next
+)
 LARGEST_NUMBER = 18  # digits
 LOOK_EVERY = 60.0  # seconds between two looks whether the socket is still there
 
@@ -44,7 +49,11 @@ class ProgressSocket:
         self.path = ""
         self.socket: socket.socket | None = None
         self.deaf = False  # it went, and cannot be made again: silence says nothing
+        self._replaced: list[socket.socket] = []
         self._look_at = 0.0
+        self._looking: threading.Thread | None = None
+        self._stands = True
+        self._seen = False
         # Root file systems may be read-only, and a socket's path is at most 107 bytes: the first that serves.
         for base in (os.environ.get("TMPDIR"), "/tmp", "/dev/shm", os.environ.get("RELIGHT_VOLUME")):  # noqa: S108
             if base and self._made(os.path.join(base, "relight-" + os.urandom(8).hex())):
@@ -72,23 +81,50 @@ class ProgressSocket:
             raise
         self.path, self.socket = path, new
 
-    def look(self, now: float) -> bool:
-        """Now and then: is it still there, after an `rm -rf /tmp/*`? If not it is made again at its path; true when `deaf` changed."""
-        if not self.path or now < self._look_at:
+    @property
+    def sockets(self) -> list[socket.socket]:
+        """All that is read: the one at the path, and those that were there before."""
+        return [*self._replaced, *([] if self.socket is None else [self.socket])]
+
+    def look(self, now: float, wake: Callable[[], object] = lambda: None) -> bool:
+        """Now and then: is it still there, after an `rm -rf /tmp/*`? If not it is made again at its path; true when `deaf` changed.
+
+        What was seen is known at the next call; `wake` is called when it is time for that.
+        """
+        if self._looking is None:
+            if self.path and now >= self._look_at:
+                self._look_at = now + LOOK_EVERY
+                # Beside the work: a file system whose server is gone answers nobody, for ever.
+                self._begin_to_look(wake)
             return False
-        self._look_at = now + LOOK_EVERY
-        before, self.deaf = self.deaf, not (self._stands() or self._made_again())
+        if not self._seen:
+            return False
+        self._looking, self._seen = None, False
+        before, self.deaf = self.deaf, not (self._stands or self._made_again())
         return before != self.deaf
 
-    def _stands(self) -> bool:
+    def _begin_to_look(self, wake: Callable[[], object]) -> None:
+        looking = threading.Thread(target=self._see, args=(wake,), daemon=True)
         try:
-            return self.socket is not None and stat.S_ISSOCK(os.stat(self.path).st_mode)
+            looking.start()
+        except RuntimeError:  # the container has no room for one more thread
+            return
+        self._looking = looking
+
+    def _see(self, wake: Callable[[], object]) -> None:
+        try:
+            self._stands = self.socket is not None and stat.S_ISSOCK(os.stat(self.path).st_mode)
         except OSError:
-            return False
+            self._stands = False
+        self._seen = True
+        wake()
 
     def _made_again(self) -> bool:
         if self.socket is not None:
-            self.socket.close()
+            if len(self._replaced) < MOST_REPLACED:
+                self._replaced.append(self.socket)
+            else:
+                self.socket.close()
             self.socket = None
         try:
             if not os.path.isdir(os.path.dirname(self.path)):
@@ -101,20 +137,20 @@ class ProgressSocket:
     def receive(self) -> list[Told]:
         """What came, a bounded number at once."""
         found: list[Told] = []
-        for _ in range(MOST_AT_ONCE):
-            if self.socket is None:
-                break
-            try:
-                found.append(parse(self.socket.recv(LONGEST_READ)))
-            except OSError:
-                break
+        for one in self.sockets:
+            for _ in range(MOST_AT_ONCE):
+                try:
+                    found.append(parse(one.recv(LONGEST_READ)))
+                except OSError:
+                    break
         return found
 
     def close(self) -> None:
         """Remove the socket."""
+        for one in self.sockets:
+            one.close()
         if self.socket is None:
             return
-        self.socket.close()
         try:
             os.unlink(self.path)
             os.rmdir(os.path.dirname(self.path))
@@ -221,7 +257,8 @@ def _fields(more: str) -> dict[str, Any] | None:
         return None
     if not isinstance(found, dict):
         return None
-    fit = [name for name, value in found.items() if name != "seq" and _plain(value)]  # `seq` numbers reports
+    given = [name for name in list(found)[:MOST_FIELDS] if name != "seq"]  # that is the number of a report
+    fit = [name for name in given if _plain(found[name])]
     sizes = sorted((len(json.dumps({name: found[name]})), name) for name in fit)
     kept, left = {}, LONGEST
     for size, name in sizes:

@@ -15,7 +15,7 @@ from typing import Any, Final, Protocol
 
 from producers.observation import Batch, Observation, SignalClass, State
 from producers.own_pods import OwnPod, Terminated
-from producers.supervisors.line import Exit, Loose, Refused, Report, Unreadable
+from producers.supervisors.line import Exit, Loose, Refused, Report, Step, Unreadable
 from producers.supervisors.reports import Peer, Translation
 from producers.told_ends import is_kill
 from runtime import logs
@@ -154,7 +154,13 @@ class SupervisorReports:
         self._news.set()
 
     def hear(self, peer: Peer, said: Loose) -> None:
-        """Take what is said once: the newest of its kind and pod replaces the one before."""
+        """Take what is said once: the newest of its kind and pod replaces the one before.
+
+        A step that is only said again, as a sign of life, does not take the duration from what was said of it first.
+        """
+        _, before = self._loose.get((peer.key, type(said)), (peer, None))
+        if isinstance(said, Step) and isinstance(before, Step) and said.step == before.step:
+            said = said.model_copy(update={"step_seconds": said.step_seconds or before.step_seconds})
         self._loose[peer.key, type(said)] = (peer, said)
         self._news.set()
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from schemas.envelope import TimeQuality
 from schemas.ids import run_subject
 from schemas.signals import HangEvidence
 from tests.recovery.world import BROKEN, World
@@ -45,6 +46,23 @@ def test_all_pods_of_a_run_that_stand_still_lead_to_one_restart(seconds: int) ->
     assert running.counters.hang_chain == 1
     assert running.counters.job_retries_used == 0
     assert not running.held
+
+
+def test_what_was_so_long_on_its_way_that_its_time_was_clamped_restarts_nobody() -> None:
+    """What waited for a day in a spool has its arrival for a time (`streams.routing`)."""
+    running = World(size=1).begin(**ANNOTATED)
+    (pod,) = running.pods.values()
+    stalled = HangEvidence(
+        placement=running.where(pod),
+        state="stalled",
+        method="steps",
+        last_progress=running.now - 30 * MINUTE,
+        start=pod.starts,
+    )
+    running.post(run_subject(running.run), stalled, timequality=TimeQuality.CLAMPED)
+    running.settle(5 * MINUTE)
+
+    assert (running.rules(), running.begun()) == (["hang-too-old"], [])
 
 
 def test_the_time_of_the_fault_is_the_last_progress_half_an_hour_ago() -> None:

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -121,7 +122,9 @@ def test_success_is_never_held(container: Container) -> None:
 
 
 def test_a_full_socket_costs_neither_the_exit_nor_memory(container: Container, agent: Agent) -> None:
-    process = container.start('touch "$HERE/up"; while [ ! -e "$HERE/enough" ]; do sleep 0.05; done; exit 6')
+    process = container.start(
+        'echo "$RELIGHT_PROGRESS" > "$HERE/path"; touch "$HERE/up"; while [ ! -e "$HERE/enough" ]; do sleep 0.05; done; exit 6'
+    )
     agent.accept()
     container.wait_for("up")
     for _ in range(900):  # each is answered, and not one answer is read
@@ -133,6 +136,14 @@ def test_a_full_socket_costs_neither_the_exit_nor_memory(container: Container, a
         return lost > 20
 
     eventually(full, "more answers than socket and spool hold")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as training:
+        training.sendto(b"step 1", (container.folder / "path").read_text(encoding="utf-8").strip())
+    time.sleep(0.2)
+    before = processor_time(process.pid)
+    time.sleep(1.0)
+    assert processor_time(process.pid) - before < 0.3, (
+        "a step that cannot be said is waited with, not spun for"
+    )
     status = Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8")
     resident = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))
     agent.say("ack", seq=10**9)  # forgets what was said, and nothing of what waits
@@ -147,6 +158,12 @@ def test_a_full_socket_costs_neither_the_exit_nor_memory(container: Container, a
     assert ended(process)[0] == 6
     assert resident < 40_000, "KiB"
     assert kinds()[-2:] == ["exit", "state"], "answers went, the exit did not"
+
+
+def processor_time(pid: int) -> float:
+    """Seconds a process has worked."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def test_garbage_ends_the_line_and_a_new_one_is_built(container: Container, agent: Agent) -> None:

@@ -282,6 +282,25 @@ def test_steps_are_a_level_the_newest_of_a_pod_once_a_second() -> None:
     run(scene())
 
 
+def test_a_step_that_is_said_again_keeps_its_duration_and_the_next_one_has_its_own() -> None:
+    async def scene() -> None:
+        told = []
+        for fields in (
+            ({"step": 7, "step_seconds": 0.5}, {"step": 7}),
+            ({"step": 8, "step_seconds": 0.6}, {"step": 9}),
+        ):
+            source = source_of()
+            for each in fields:
+                source.hear(peer(), report(type="progress", seq=None, **each))
+            (one,) = (await source.next()).observations
+            assert isinstance(one.signal, Progress)
+            told.append((one.signal.step, one.signal.step_seconds))
+
+        assert told == [(7, 0.5), (9, None)]
+
+    run(scene())
+
+
 def test_reports_wait_while_the_spool_has_no_room_for_pods_and_are_not_lost() -> None:
     async def scene() -> None:
         room = [False]
