@@ -157,7 +157,7 @@ def preemption_came(turn: Turn, data: PreemptionNotice) -> None:
 def hang_came(turn: Turn, data: HangEvidence) -> None:
     """A process stands still. Sources send edges: a second stall of the same process is a second event (recovery 6).
 
-    What was long on its way says nothing of now: the processes may have gone on since, and a healthy run is not restarted for a hang that was.
+    What was long on its way to the broker says nothing of now: the processes may have gone on since, and a healthy run is not restarted.
     """
     if data.state != "stalled" or is_old_news(turn, data.placement, data.start or 0):
         return

@@ -29,7 +29,7 @@ class StreamMetrics:
         self.registry = CollectorRegistry()
         self.stage = stage
         place = ("topic", "partition")
-        self.applied = self._counter("applied", "Messages handled and confirmed.", ())
+        self.applied = self._counter("applied", "Messages handled, their emits confirmed.", ())
         self.emitted = self._counter("emitted", "Messages sent and confirmed.", ("topic",))
         self.dead = self._counter("dead_letters", "Messages put to the dead letters.", ("reason",))
         self.replays = self._counter("replays", "Messages at or below the position, skipped.", place)
@@ -54,7 +54,7 @@ class StreamMetrics:
         self.loop = self._histogram("loop_delay_seconds", "How late the event loop woke up.", _LOOP_BUCKETS)
         self.group = self._histogram("group_messages", "Messages of a group.", _GROUP_BUCKETS)
         self.confirm = self._histogram(
-            "confirm_seconds", "From a full group to its confirmation.", _SECONDS_BUCKETS
+            "confirm_seconds", "From a full group to the confirmation of its emits.", _SECONDS_BUCKETS
         )
         self.load = self._histogram(
             "load_seconds", "Taking a partition up: fence and load.", _SECONDS_BUCKETS

@@ -1,4 +1,4 @@
-"""What one group of messages changes: gathered while they are handled, confirmed as a whole, merged into memory only then.
+"""What one group of messages changes: gathered while they are handled, its emits confirmed as a whole, merged into memory only then.
 
 A group can be confirmed again and again, byte for byte, until the broker takes it: nothing is computed twice.
 """

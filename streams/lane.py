@@ -51,7 +51,7 @@ class Lane:
 
     @property
     def oldest(self) -> float | None:
-        """Append time of the oldest message not yet confirmed; None when there is none."""
+        """Append time of the oldest message not yet handled; None when there is none."""
         if self._oldest is not None:
             return self._oldest
         return self._waiting[0].timestamp if self._waiting else None
@@ -87,7 +87,7 @@ class Lane:
     async def take(self, patience: timedelta) -> list[Message] | None:
         """Next group; empty when nothing came within `patience`; None when the lane was stopped.
 
-        The group before counts as confirmed from here on.
+        The group before counts as handled from here on; its state may still be on its way to the log.
         """
         self._oldest = None
         if not self._waiting and not self._stopped:

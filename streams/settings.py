@@ -74,7 +74,7 @@ class RecoverySettings(Group):
         milliseconds=100
     )
     """How long changed state waits for company before its transaction, which no decision waits for. 100 ms: as much more is repeated after a
-    crash, for half of the broker's work at 50 faults a second (measured). Off: 0."""
+    crash; at 50 faults a second the broker takes 0.36 of a core instead of 0.48 (measured). Off: 0."""
     position_interval: Duration = timedelta(seconds=5)
     """The position is written at least this often while it moves, even if no cell changed: what a restart repeats."""
     cell_bytes: Annotated[int, Field(ge=1024)] = 256 * 1024

@@ -1,10 +1,10 @@
 """Changed cells and position of one partition on their way to its log: one transaction at a time, and what comes meanwhile goes into the next.
 
-Why: a transaction takes some 20 ms, and the broker a millisecond of CPU and more. A group that waited for the one before was decided that much
-later, and one transaction a group kept the broker busier than everything else did; now a group is decided and told at once, and its state
-waits a moment for company. Nothing is lost by it: emits are confirmed before their state is handed over here, and are the same, with the same
-ids and origins, however often they are decided from the same messages. A write that can never be made (fenced, outcome unknown) makes memory
-worthless as a whole: nothing decided on top of it is believed.
+Why: a transaction takes some 20 ms. A group that waited for the one before was decided that much later, and with one transaction a group the
+broker was the busiest process of all at 50 faults a second; now a group is decided and told at once, and its state waits a moment for company.
+Nothing is lost by it: emits are confirmed before their state is handed over here, and are the same, with the same ids and origins, however
+often they are decided from the same messages. A write that can never be made (fenced, outcome unknown) makes memory worthless as a whole:
+nothing decided on top of it is believed.
 
 A write that was not taken is tried again byte for byte before anything else is.
 """

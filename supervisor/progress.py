@@ -31,9 +31,7 @@ MORE = "more"  # some phase beyond these began; that it ended is never known
 MOST_SAID = 16  # open phases in one message: each of a pod's processes may be in one
 LONGEST_NAME = 64
 MOST_FIELDS = 64
-MOST_REPLACED = (
-    4  # sockets that were removed and are still read: who is connected to one never learns of the next
-)
+MOST_REPLACED = 4  # sockets still read after they were removed: who is connected to one learns of no next
 LARGEST_NUMBER = 18  # digits
 LOOK_EVERY = 60.0  # seconds between two looks whether the socket is still there
 
