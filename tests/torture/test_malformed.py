@@ -29,8 +29,10 @@ REASONS = {"unreadable", "unknown_type", "oversized", "nonsense_time"}
 Where = tuple[str, int, int]
 
 
-def feed(pipeline: Pipeline, topic: topics.Topic, values: list[bytes | None]) -> dict[Where, bytes]:
-    """Produce; returns what stands where, without the good ones (None: they come by themselves)."""
+def feed(
+    pipeline: Pipeline, topic: topics.Topic, values: list[bytes | None], *, first: int = 0
+) -> dict[Where, bytes]:
+    """Produce, numbered from `first`; returns what stands where, without the good ones (None: they come by themselves)."""
     producer = pipeline.clients.producer()
     stands: dict[Where, bytes] = {}
 
@@ -41,7 +43,7 @@ def feed(pipeline: Pipeline, topic: topics.Topic, values: list[bytes | None]) ->
 
         return delivered
 
-    for number, value in enumerate(values):
+    for number, value in enumerate(values, first):
         if value is None:
             key = mailbox_key(malformed.CLUSTER, f"node/n{number % 50}")
             producer.produce(pipeline.name(topic), key=key, value=malformed.good(number))
