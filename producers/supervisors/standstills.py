@@ -7,14 +7,15 @@ gone, or whose line is down or waits for its turn; after all of these, and after
 agent that starts has to know (a step was told, a phase is open) the supervisor says on every new line.
 
 Only edges are told, once each: which stalls were told is the state that outlives the agent. `moving` ends a stall by the same process;
-a process that was started anew ends it without a word.
+a process that was started anew ends it without a word. One exception: what was told right before nobody looked any more may have been on its way
+for as long, and whoever decides does not act on what is old; if the pod still stands still, it is told again after as much silence as before.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
@@ -29,6 +30,8 @@ from schemas.signals import LongPhase
 
 AWAY: Final = 60.0
 """Seconds without a look after which the agent was away itself: suspended, or held up. Its own absence is no silence of others."""
+ON_ITS_WAY: Final = 60.0
+"""Seconds for which what was told may wait before it shows that nothing gets through (`agent_process.BROKER_AWAY`, and a look)."""
 TOLD_AT_MOST: Final = 128
 SAVE: Final = "save"
 """A checkpoint that began and has not ended, beside the phases a process names."""
@@ -53,6 +56,10 @@ class _Stall:
 
     launch: int
     step: int
+    told: float | None = field(default=None, compare=False)
+    """When this agent told it, on the monotonic clock."""
+    unheard: bool = field(default=False, compare=False)
+    """It may not have come through while it was news."""
 
 
 @dataclass(slots=True)
@@ -195,13 +202,16 @@ class Standstills:
         if self._looked is not None and now - self._looked > AWAY:
             for watch in self._watches.values():
                 watch.begins_anew(now)
+            self._doubts_what_was_told_since(self._looked - ON_ITS_WAY)
         self._looked = now
         moved, self._moved = self._moved, []
         return (*moved, *self._stalled(now))
 
     def _stalled(self, now: float) -> Iterator[Edge]:
         for watch in self._watches.values():
-            if watch.peer.key in self._told or watch.held_up_since is not None:
+            key = watch.peer.key
+            told = self._told.get(key)
+            if (told is not None and not told.unheard) or watch.held_up_since is not None:
                 continue
             if not watch.runs or not self._is_expected(watch):
                 watch.begins_anew(now)
@@ -212,8 +222,13 @@ class Standstills:
             elif not watch.overdue:
                 watch.overdue = True
             elif self._can_remember():
-                self._told[watch.peer.key] = watch.stall
+                self._told[key] = replace(watch.stall, told=now)
                 yield Edge(watch.peer, "stalled", watch.launch, watch.last)
+
+    def _doubts_what_was_told_since(self, began: float) -> None:
+        for key, stall in self._told.items():
+            if stall.told is not None and stall.told >= began:
+                self._told[key] = replace(stall, unheard=True)
 
     def _can_remember(self) -> bool:
         """Room for one more stall: what could not be remembered would be told again and again. Pods without a line go first."""

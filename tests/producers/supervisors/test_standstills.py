@@ -393,6 +393,37 @@ def test_an_agent_that_was_held_up_itself_does_not_take_its_absence_for_silence(
     assert states(scene.passes(30)) == ["stalled"]
 
 
+def told_and_then_nobody_could_be_told() -> Scene:
+    scene = training()
+    assert states(scene.passes(DEFAULT + 20)) == ["stalled"]
+    scene.passes(HOUR, looking=False)
+    return scene
+
+
+def test_a_stall_told_right_before_nobody_could_be_told_is_told_once_more_after_as_much_silence() -> None:
+    scene = told_and_then_nobody_could_be_told()
+
+    assert scene.passes(DEFAULT - 10) == []
+    assert states(scene.passes(30)) == ["stalled"]
+    assert scene.passes(5 * HOUR) == []
+
+
+def test_a_stall_that_was_heard_is_not_told_again_because_the_agent_is_away_later() -> None:
+    scene = training()
+    assert states(scene.passes(HOUR)) == ["stalled"]
+    scene.passes(HOUR, looking=False)
+
+    assert scene.passes(5 * HOUR) == []
+
+
+def test_a_pod_that_moved_meanwhile_is_told_to_move_and_not_to_stand_still_again() -> None:
+    scene = told_and_then_nobody_could_be_told()
+    scene.step(2)
+
+    assert states(scene.passes(DEFAULT - 10)) == ["moving"]
+    assert states(scene.passes(HOUR)) == ["stalled"]  # a second one
+
+
 def test_what_came_while_a_look_was_late_is_read_before_anything_is_told() -> None:
     scene = training()
     scene.passes(DEFAULT - 20)
