@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from rules.compiled import content_of, hash_of
 from rules.model import RulebookDocument
@@ -29,7 +29,7 @@ from schemas.topics import INBOX, RULEBOOKS
 
 _SOURCE: Final = "/clusters/{cluster}/cli/rules"
 _AT_ONCE: Final = 100
-_WAIT_SECONDS: Final = 0.5
+_WAIT_SECONDS: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,17 +139,23 @@ class Releases:
         return sorted(known.partitions)
 
     def _read_all(self, consumer: Consumer, topic: str) -> list[RulebookRelease]:
-        ends = {}
+        patience = self._patience.total_seconds()
+        ends, places = {}, []
         for number in self._known_partitions(consumer, topic):
-            low, high = consumer.get_watermark_offsets(
-                TopicPartition(topic, number), timeout=self._patience.total_seconds()
-            )
+            low, high = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=patience)
             if low < high:
                 ends[number] = high
+                places.append(TopicPartition(topic, number, low))
         releases: list[RulebookRelease] = []
-        consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in ends])
+        consumer.assign(places)
+        silent = 0.0
         while ends:
             messages = consumer.consume(_AT_ONCE, _WAIT_SECONDS)
+            silent = 0.0 if messages else silent + _WAIT_SECONDS
+            if silent >= patience:
+                raise BrokerAway(
+                    f"reading {topic}: nothing came for {patience:.0f} s, and it is not read to its end"
+                )
             releases += [
                 release for message in messages if (release := self._release_in(message)) is not None
             ]
