@@ -35,6 +35,7 @@ from recovery.pods import forget_past_exits
 from recovery.run_state import handle_evidence, run_of
 from recovery.safe_end import descend, hold_on, not_ours
 from recovery.stable import became_stable
+from recovery.standstill import move_again
 from recovery.turn import Turn
 from rules.model import LadderClass, Step, StepFailure
 from schemas.commands import Outcome, OutcomeResult, StepName
@@ -333,6 +334,9 @@ def attribute_again(turn: Turn, incident: IncidentCell, cause: str) -> None:
 
 def due_came(turn: Turn, incident: IncidentCell) -> None:
     """The incident's due time: a look, or a deadline."""
+    if steps.is_unheard(turn, incident) and move_again(turn, incident):
+        turn.put(INCIDENT_CELL, steps.waits_for_a_word(turn, incident))
+        return
     if incident.deadline is not None and turn.now < incident.deadline:
         steps.look(turn, incident)
         return

@@ -119,6 +119,8 @@ class PodCell:
     last_exit_start: int = 0
     running_start: int = 0
     """Start of the process its supervisor last started; signals of an earlier one are old news."""
+    still: int = 0
+    """Start of the process that was told to stand still and not to move again; 0: none."""
     unfenced: bool = False
     """Its object vanished and nobody has said that its processes are gone: they may still run."""
     due: datetime | None = None
@@ -344,6 +346,8 @@ class IncidentCell:
     exit_code: int = 0
     exit_signal: int = 0
     oom: bool = False
+    hang: bool = False
+    """It is at its first attempt, and nothing but processes that stood still has led to it."""
     merged: int = 0
     charge: Charge = Charge()
     decided_at: datetime | None = None

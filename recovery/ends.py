@@ -12,6 +12,7 @@ from recovery.journal import decide
 from recovery.ladder import Question
 from recovery.pods import is_first_exit
 from recovery.run_state import explaining, found
+from recovery.standstill import note_standstill
 from recovery.turn import Turn
 from recovery.verdicts import Case, chain_is_about_another_problem, incident_of, judge, judge_end, run_symbols
 from rules.model import Verb
@@ -159,7 +160,10 @@ def hang_came(turn: Turn, data: HangEvidence) -> None:
 
     What was long on its way to the broker says nothing of now: the processes may have gone on since, and a healthy run is not restarted.
     """
-    if data.state != "stalled" or is_old_news(turn, data.placement, data.start or 0):
+    if is_old_news(turn, data.placement, data.start or 0):
+        return
+    known = note_standstill(turn, data)
+    if data.state != "stalled":
         return
     # Whose time was clamped is older than all that is counted, or its clock is wrong: when it was is not known.
     late = turn.now - turn.event.time > turn.rulebook.settings.attribution_lookback
@@ -179,6 +183,7 @@ def hang_came(turn: Turn, data: HangEvidence) -> None:
         domain=FaultDomain.PROCESS,
         fault_time=data.last_progress,
         holds=_holds(explaining(turn)),
+        hang=known,
     )
     judge(turn, case)
 

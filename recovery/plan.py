@@ -163,6 +163,7 @@ def begin_attempt(turn: Turn, incident: IncidentCell, strategy: Strategy, wish: 
         holds=holds,
         excluded=exclude(turn, *incident.excluded, *(hold.node for hold in holds), *wish.keep_off),
         new_issue=strategy.effects.new_issue,
+        hang=False,
         healed=False,
         charge=taken,
         decided_at=turn.now,

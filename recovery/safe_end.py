@@ -27,6 +27,7 @@ from recovery.plan import (
     take_in_place_back,
 )
 from recovery.run_state import all_pods, run_of
+from recovery.standstill import move_again
 from recovery.turn import Turn
 from rules.model import Step, StepFailure
 from schemas.commands import Outcome, OutcomeResult, StepName
@@ -85,10 +86,15 @@ def not_ours(turn: Turn, incident: IncidentCell, outcome: Outcome) -> None:
 def came_too_late(turn: Turn, incident: IncidentCell, outcome: Outcome) -> None:
     """The command lay unread past its time, and nothing was done: what is asked since may still be obeyed, else it is asked again.
 
-    That it came late says nothing of the world (finding R23), so the step gets new time, within the patience for a silent API.
+    That it came late says nothing of the world (finding R23), so the step gets new time, within the patience for a silent API. But what was
+    said since does: processes that move again are not stopped because they once stood still.
     """
     step = incident.step
     if step is None or outcome.look < incident.look:
+        return
+    if move_again(turn, incident) and not (incident.acted or outcome.effects or incident.told >= 0):
+        refund(turn, incident)
+        _leave(turn, replace(incident, charge=Charge(), answered=True), "its processes move again")
         return
     since = incident.held_since or turn.now
     ends = since + turn.rulebook.settings.api_hold

@@ -243,6 +243,30 @@ def nobody_answers(turn: Turn, incident: IncidentCell) -> bool:
     return incident.heard_at is None or turn.now - incident.heard_at > patience
 
 
+def is_unheard(turn: Turn, incident: IncidentCell) -> bool:
+    """Its step was asked for once, and nobody has said yet what came of that, within the patience for a silent API."""
+    since = incident.held_since or turn.now
+    patience = turn.now < since + turn.rulebook.settings.api_hold
+    return (
+        incident.begun
+        and incident.look == 0
+        and incident.heard_at is None
+        and not incident.acted
+        and patience
+    )
+
+
+def waits_for_a_word(turn: Turn, incident: IncidentCell) -> IncidentCell:
+    """Given new time without being asked for again: an actuator that reads the one command late refuses it."""
+    step = incident.step
+    if step is None:
+        return incident
+    since = incident.held_since or turn.now
+    return schedule_look(
+        turn, replace(incident, held_since=since, deadline=turn.after(step.timeout)), step.look_every
+    )
+
+
 def look_was_missed(incident: IncidentCell) -> bool:
     """A look was due before the deadline and nobody asked: relight itself was away. Nothing may be concluded from that silence."""
     return (

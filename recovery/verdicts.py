@@ -60,6 +60,8 @@ class Case:
     oom: bool = False
     evicted: bool = False
     preempted: bool = False
+    hang: bool = False
+    """Processes stand still, of a pod that will be heard of when they move again."""
 
 
 def incident_of(turn: Turn) -> IncidentCell | None:
@@ -262,10 +264,14 @@ def _plan(turn: Turn, case: Case, rule: Rule, answer: Answer) -> None:
     if strategy is None:
         _say(turn, case, rule, Verb.RECORD.value, answer, incident_of(turn))
         return
-    incident = incident_of(turn) or open_incident(
+    before = incident_of(turn)
+    incident = before or open_incident(
         turn, state=IncidentState.ACTING, domain=case.domain, fault_time=case.fault_time
     )
     planned = begin_attempt(turn, _with_end(incident, case), strategy, wish)
+    if before is None and case.hang and not planned.holds:
+        planned = replace(planned, hang=True)
+        turn.put(INCIDENT_CELL, planned)
     _say(turn, case, rule, verdict, answer, planned)
 
 
@@ -274,6 +280,9 @@ def merge(turn: Turn, case: Case, rule: Rule) -> None:
     incident = incident_of(turn)
     if incident is None:
         return
+    if incident.hang and not case.hang:
+        incident = replace(incident, hang=False)
+        turn.put(INCIDENT_CELL, incident)
     alone = ask(turn.rulebook, case.question, without=frozenset({Verb.MERGE.value}))
     need = _need(turn, alone.rule, case)
     if need in VERBS or alone.rule is None or _covered(incident, case, need):

@@ -25,6 +25,7 @@ from schemas.mailbox import (
 from schemas.signals import EvictionReason, FaultState, Placement, ProcessExit, ProcessState, ProcessStateName
 from tests.recovery.world import BROKEN, HBM, NOTICE, USER, World, always, node, silent
 
+TOO_LATE = always(OutcomeResult.REFUSED, cause="too_late")
 Happening = Callable[[World], None]
 NODES = ("n1", "n2", "n3")
 
@@ -153,6 +154,8 @@ happenings: st.SearchStrategy[Happening] = st.one_of(
     names.map(_on_pod(lambda w, on: w.exit(1, on=on))),
     names.map(_on_pod(lambda w, on: w.exit(143, on=on, ordered=1))),
     names.map(_on_pod(lambda w, on: w.stall(on=on))),
+    names.map(_on_pod(lambda w, on: w.stall(on=on, state="moving"))),
+    st.just(lambda w: w.scripts.update(dict.fromkeys(StepName, TOO_LATE))),
     names.map(_on_pod(lambda w, on: w.check(on=on))),
     names.map(_on_pod(lambda w, on: w.notice(on=on))),
     names.map(_on_pod(lambda w, on: w.take_away(w.pod_on(on), "lost", gone=False))),

@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 
 from recovery import Cell, Delivery, advance, decode_cell, encode_cell
 from recovery.cells import INCIDENT_CELL, CountersCell, HoldCell, IncidentCell
@@ -366,17 +366,17 @@ class World:
         )
         self.settle()
 
-    def stall(self, *, on: str = "n1", method: str = "io-and-utilisation", start: int = 0) -> None:
-        """The run's pod on a node stands still."""
+    def stall(self, *, on: str = "n1", state: Literal["stalled", "moving"] = "stalled") -> None:
+        """The run's pod on a node stands still, and what is started after that has the next number; or it moves again."""
         pod = self.pod_on(on)
         data = HangEvidence(
             placement=self.where(pod),
-            state="stalled",
-            method=method,
+            state=state,
+            method="steps",
             last_progress=self.now - timedelta(minutes=30),
-            start=start or pod.starts,
+            start=pod.starts,
         )
-        pod.starts += 1
+        pod.starts += state == "stalled"
         self.post(run_subject(self.run), data)
         self.settle()
 
