@@ -149,16 +149,20 @@ def follow(turn: Turn, case: Case, rule: Rule, answer: Answer) -> None:
     if run_of(turn).suspended_by_others and rule.then[0] not in VERBS:
         _leave_suspended(turn, case, rule, answer)
         return
-    if rule.notify:
-        notify(turn, rule.reason, about=rule.id, once_for=_subject_of(case))
     verb = rule.then[0]
     if verb == Verb.ATTRIBUTE.value:
         _attribute(turn, case, rule, answer)
-        return
-    if verb in VERBS:
+    elif verb in VERBS:
         _say(turn, case, rule, verb, answer, incident_of(turn))
-        return
-    _plan(turn, case, rule, answer)
+    else:
+        _plan(turn, case, rule, answer)
+    _tell_people(turn, case, rule)
+
+
+def _tell_people(turn: Turn, case: Case, rule: Rule) -> None:
+    """Last of all: what is to be done does not wait for it."""
+    if rule.notify:
+        notify(turn, rule.reason, about=rule.id, once_for=_subject_of(case))
 
 
 def _leave_suspended(turn: Turn, case: Case, rule: Rule, answer: Answer) -> None:
@@ -289,14 +293,13 @@ def merge(turn: Turn, case: Case, rule: Rule) -> None:
         _join(turn, incident, case, rule, alone.rule)
         return
     wish = wish_of(case, alone.rule)
-    if alone.rule.notify:
-        notify(turn, alone.rule.reason, about=alone.rule.id, once_for=_subject_of(case))
     then = _heavier(incident, need, alone.rule.then)
     planned = replace_attempt(turn, incident, then, alone.rule.otherwise, wish)
     if planned is None:
         _join(turn, incident, case, rule, alone.rule)
-        return
-    _say(turn, case, alone.rule, planned.strategy, alone, planned)
+    else:
+        _say(turn, case, alone.rule, planned.strategy, alone, planned)
+    _tell_people(turn, case, alone.rule)
 
 
 def _need(turn: Turn, rule: Rule | None, case: Case) -> str:
