@@ -57,6 +57,7 @@ check: lint ## lint and unit tests, under a minute: before each commit
 .PHONY: real
 real: $(READY) ## fetch or build the real parts tests run on, in the user's cache folder
 	$(BIN)/python -m sandbox.kafka_jars
+	$(BIN)/python -m sandbox.kafka_classes
 	$(BIN)/python -m sandbox.old_python
 	$(BIN)/python -m sandbox.control_plane_build
 
