@@ -98,6 +98,7 @@ def place(new_cluster: NewCluster) -> Iterator[Place]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(180)
 @stand_in_at_length("a cluster of its own, and ten seconds of silence")
 def test_a_pod_is_forced_off_a_node_only_once_it_is_presumed_gone_and_the_outcome_says_so(
     place: Place,

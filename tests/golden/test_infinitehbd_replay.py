@@ -29,7 +29,7 @@ from schemas.ids import derive_id, node_subject
 from schemas.signals import ChipFault, ChipRef, FaultState, NodeCondition, NodeRef
 from tests.golden.replay import Replay
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(300)
 
 BEGIN = datetime(2024, 3, 30, tzinfo=UTC)
 CLUSTER = "infinitehbd"

@@ -13,9 +13,9 @@ import pytest
 from sandbox.kafka_server import KafkaBroker
 from schemas import topics
 from tests.golden import titan
-from tests.golden.replay import Replay
+from tests.golden.replay import PATIENCE, Replay
 
-pytestmark = pytest.mark.timeout(240)
+pytestmark = pytest.mark.timeout(480)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def _kill_in_the_middle(replay: Replay, kills: int, events: int) -> None:
     dice = random.Random(20_14)
     for number in range(kills):
         wanted = events * (number + 1) // (kills + 2)
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + PATIENCE
         while replay.handled("recovery", topics.INBOX) < wanted:
             assert time.monotonic() < deadline, replay.logs()
             time.sleep(0.05)

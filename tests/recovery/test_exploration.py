@@ -45,7 +45,7 @@ def _ended_with_a_fault(path: tuple[str, ...]) -> bool:
     return bool(faults and {"exit 1 on n1", "evicted from n2", "resuming is silent"} & set(path))
 
 
-@pytest.mark.parametrize("depth", [3, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("depth", [3, pytest.param(4, marks=[pytest.mark.slow, pytest.mark.timeout(300)])])
 def test_every_state_of_the_small_world_keeps_the_invariants(depth: int, record_property: Record) -> None:
     seen = explore(depth, always_holds)
     record_property("states", seen.states)

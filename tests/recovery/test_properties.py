@@ -21,7 +21,7 @@ from schemas.signals import FaultState
 from tests.recovery.histories import Happening, flags, histories, names, order, play, state_of
 from tests.recovery.world import BROKEN, HBM, NOTICE, USER, World, silent
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 LAWFUL = settings(
     max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
 )
