@@ -84,7 +84,7 @@ def try_with(fence: str, broker: KafkaBroker, folder: Path) -> tuple[set[str], d
 
 @pytest.mark.real
 @pytest.mark.slow
-@pytest.mark.timeout(150)
+@pytest.mark.timeout(300)
 def test_no_stale_value_wins_with_the_fence_and_some_do_without(
     torture_broker: KafkaBroker, tmp_path: Path
 ) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import socket
 import urllib.error
 import urllib.request
 import uuid
@@ -13,6 +12,7 @@ import pytest
 from confluent_kafka import TopicPartition
 
 from sandbox.kafka_server import KafkaBroker
+from sandbox.ports import free_ports
 from schemas import topics
 from schemas.envelope import decode
 from schemas.mailbox import PartitionGap
@@ -48,19 +48,13 @@ def shown(port: int, path: str) -> str:
         return ""
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @pytest.mark.real
 @pytest.mark.slow
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(240)
 def test_messages_deleted_unread_are_told_and_the_rest_is_handled(
     torture_broker: KafkaBroker, tmp_path: Path
 ) -> None:
-    port = free_port()
+    (port,) = free_ports(1)
     pipeline = Pipeline(
         torture_broker,
         f"g{uuid.uuid4().hex[:6]}.",
@@ -76,16 +70,18 @@ def test_messages_deleted_unread_are_told_and_the_rest_is_handled(
         positions = referee.cut().positions
         first.end(signal.SIGTERM)
         produce(pipeline, script.one_each())
+        sent = pipeline.ends(topics.INBOX)
         delete_below(pipeline, {number: position + LOST for number, position in positions.items()})
         pipeline.start()
+
+        def is_handled() -> bool:
+            """What was sent, and behind it in each partition what is told of its gap."""
+            ends, committed = pipeline.ends(topics.INBOX), pipeline.committed("recovery")
+            return all(committed[number] == end > sent[number] for number, end in ends.items())
+
         wait_until(lambda: "deleted unread" in shown(port, "/healthz"), "the health says it")
-        wait_until(
-            lambda: all(
-                pipeline.committed("recovery")[number] == end
-                for number, end in pipeline.ends(topics.INBOX).items()
-            ),
-            "the rest is handled",
-        )
+        wait_until(is_handled, "the rest is handled")
+        wait_until(lambda: "position_gaps_total" in shown(port, "/metrics"), "its server answers")
         metrics = shown(port, "/metrics")
     finally:
         pipeline.end_all()

@@ -47,7 +47,7 @@ def subject_of(letter: Message) -> str:
 
 @pytest.mark.real
 @pytest.mark.slow
-@pytest.mark.timeout(90)
+@pytest.mark.timeout(240)
 def test_a_subject_that_makes_the_core_raise_is_halted_alone(
     torture_broker: KafkaBroker, tmp_path: Path
 ) -> None:

@@ -74,7 +74,7 @@ def header(message: Message, name: str) -> str:
 
 @pytest.mark.real
 @pytest.mark.slow
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(240)
 def test_each_malformed_message_is_dead_lettered_once_and_the_good_ones_are_handled(
     torture_broker: KafkaBroker, tmp_path: Path
 ) -> None:
@@ -92,6 +92,10 @@ def test_each_malformed_message_is_dead_lettered_once_and_the_good_ones_are_hand
             lambda: sum(pipeline.ends(topics.DEADLETTERS).values()) >= len(stands),
             "all dead letters",
             every=0.5,
+        )
+        wait_until(
+            lambda: sum(pipeline.ends(topics.INBOX).values()) >= BAD_INBOX + 2 * GOOD,
+            "all good ones are routed",
         )
         referee = Referee(pipeline, ToyCore())
         referee.wait_for_rest()

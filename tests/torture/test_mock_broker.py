@@ -35,7 +35,7 @@ def pipeline(tmp_path: Path) -> Iterator[Pipeline]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(200)
+@pytest.mark.timeout(450)
 def test_router_and_recovery_run_on_it_and_survive_a_kill(pipeline: Pipeline) -> None:
     # It keeps five megabytes of a partition: nothing large.
     kinds = tuple(kind for kind in malformed.KINDS if kind is not malformed.deep)
@@ -57,6 +57,11 @@ def test_router_and_recovery_run_on_it_and_survive_a_kill(pipeline: Pipeline) ->
         wait_until(
             lambda: sum(pipeline.ends(topics.INBOX).values()) >= GOOD,
             "all good ones are routed",
+            patience=LONG,
+        )
+        wait_until(
+            lambda: sum(pipeline.ends(topics.DEADLETTERS).values()) >= BAD,
+            "all others are dead letters",  # the last of them lie behind the last good one
             patience=LONG,
         )
         referee = Referee(pipeline, ToyCore())

@@ -22,8 +22,8 @@ from streams.processes import run_recovery
 from streams.settings import StreamSettings
 from tests.streams.toy_core import ToyCore
 
-TRAPPED = 2.0
-"""Seconds: enough to be stopped in."""
+TRAPPED = 3.0
+"""Seconds: enough to be stopped in, and over before an heir can be at work (`pipeline.SHORT`: the session alone lasts as long)."""
 
 
 class SlowLog:
