@@ -16,7 +16,7 @@ from typing import Any
 
 import psutil
 
-PATIENCE = 15.0  # seconds a test waits for what should come at once
+PATIENCE = 40.0  # seconds a test waits for what should come at once
 
 
 def eventually(seen: Callable[[], object], what: str) -> None:

@@ -131,9 +131,13 @@ def test_a_full_socket_costs_neither_the_exit_nor_memory(container: Container, a
         agent.order("run")
     spool = container.files / "reports"
 
+    heads = [""]
+
     def full() -> bool:
-        lost: int = json.loads(spool.read_text(encoding="utf-8").splitlines()[0])["lost"]
-        return lost > 20
+        """And all of it was answered: nothing is to do any more."""
+        time.sleep(0.2)
+        heads.append(spool.read_text(encoding="utf-8").splitlines()[0])
+        return heads[-1] == heads[-2] and json.loads(heads[-1])["lost"] > 20
 
     eventually(full, "more answers than socket and spool hold")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as training:

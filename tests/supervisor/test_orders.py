@@ -26,8 +26,8 @@ def test_stopped_whole_then_started_again_with_honest_counters(container: Contai
     assert agent.accept()["pod"] == "pod-1"
     agent.until("started", starts=1, launch=1)
     container.wait_for("up")
+    eventually(lambda: len(below(process)) == 3, "the command and what it left to run")  # without `touch`
     running = below(process)
-    assert len(running) == 3
     agent.order("stop")
     agent.until("state", state="stopping")
     agent.until("exit", signal=15, ordered=True, attempt=1)
@@ -63,11 +63,13 @@ def test_a_command_that_ignores_term_is_killed_after_its_grace_and_not_before(
     agent.accept()
     container.wait_for("up")
     begun = time.monotonic()
-    agent.order("stop", grace=0.7, otherwise="exit", seconds=1.5)
+    agent.order("stop", grace=0.7)
     agent.until("exit", signal=9, ordered=True)
     taken = time.monotonic() - begun
+    agent.until("state", state="stopped")
+    agent.order("release")
 
-    assert 0.7 <= taken < 1.5
+    assert 0.7 <= taken < 15, "long before the order itself runs out"
     assert ended(process)[0] == -9
 
 
@@ -94,14 +96,14 @@ def test_a_stop_is_renewed_by_saying_it_again_and_then_ends_by_itself(
     agent.accept()
     container.wait_for("up0")
     begun = time.monotonic()
-    agent.order("stop", seconds=0.6, otherwise="exit")
+    agent.order("stop", seconds=2.0, otherwise="exit")
     agent.until("state", state="stopped")
-    agent.order("stop", seconds=1.6, otherwise="exit")
+    agent.order("stop", seconds=3.0, otherwise="exit")
     agent.until("state", state="stopped")
     code, _, _ = ended(process)
 
     assert code == -15
-    assert time.monotonic() - begun >= 1.5
+    assert time.monotonic() - begun >= 2.9
 
 
 def test_orders_of_another_pod_older_ones_and_nonsense_are_refused(
@@ -174,14 +176,14 @@ def test_release_gives_the_code_that_was_held(container: Container, agent: Agent
 
 
 def test_the_agents_word_makes_a_verdict_wait_longer(container: Container, agent: Agent) -> None:
-    process = container.start("exit 7", RELIGHT_VERDICT_WAIT="0.5")
+    process = container.start("exit 7", RELIGHT_VERDICT_WAIT="1.5")
     agent.accept()
     agent.until("state", state="held")
     begun = time.monotonic()
-    agent.say("extend", pod="pod-1", until=time.time() + 1.5)
+    agent.say("extend", pod="pod-1", until=time.time() + 2.5)
 
     assert ended(process)[0] == 7
-    assert time.monotonic() - begun >= 1.3
+    assert time.monotonic() - begun >= 2.3
 
 
 def test_a_rank_that_exits_by_itself_during_the_stop_is_stopped_and_started_like_all(

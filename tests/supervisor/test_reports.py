@@ -64,10 +64,10 @@ def test_a_restarted_container_goes_on_counting_and_waits_for_the_agents_word(
     container: Container, agent: Agent
 ) -> None:
     script = 'echo "start $MA_PROC_START_CNT"; exit 3'
-    first = container.start(script)
+    first = container.start(script, RELIGHT_VERDICT_WAIT="60")
     spool = agent.accept()["spool"]
     last = agent.until("exit", code=3, launch=1, starts=1)
-    agent.order("stop", otherwise="exit", seconds=0.5)
+    agent.order("stop", otherwise="exit", seconds=1.5)
     assert ended(first)[0] == 3
     begun = time.monotonic()
     second = container.start(script, RELIGHT_VERDICT_WAIT="1")
@@ -144,14 +144,15 @@ def test_the_agents_word_during_the_precheck_holds_the_first_start(
 
 
 def test_progress_of_the_training_process_reaches_the_agent(container: Container, agent: Agent) -> None:
+    begun = time.monotonic()
     process = train(
         container,
-        "import time\nfrom relight_progress import tell\n"
+        "import os, time\nfrom relight_progress import tell\n"
         "tell('milestone', 'first_step', step=1)\n"
         "for step in range(200): tell('step', step, step_seconds=0.01); time.sleep(0.01)\n"
         "tell('checkpoint', 200, edge='end', tier='local', path='/ckpt/200')\n"
         "tell('phase', 'evaluation', edge='begin')\n"
-        "time.sleep(1.5)\n",
+        "while not os.path.exists(os.path.join(os.environ['HERE'], 'heard')): time.sleep(0.01)\n",
     )
     agent.accept()
     milestone = agent.until("milestone")
@@ -165,11 +166,13 @@ def test_progress_of_the_training_process_reaches_the_agent(container: Container
     assert (checkpoint["step"], checkpoint["edge"], checkpoint["path"]) == (200, "end", "/ckpt/200")
     assert agent.until("phase")["name"] == "evaluation"
     last = agent.until("progress", step=199)
+    seconds = time.monotonic() - begun
+    (container.folder / "heard").touch()
     steps = [one["step"] for one in agent.heard if one["type"] == "progress"]
 
     assert last["step_seconds"] == 0.01
     assert steps == sorted(steps)
-    assert 2 <= len(steps) <= 6, "the newest, once a second"
+    assert 2 <= len(steps) <= seconds + 2, "the newest, once a second"
     assert ended(process)[0] == 0
 
 
@@ -200,7 +203,9 @@ def test_each_new_line_says_how_far_the_process_that_runs_now_has_come(
 
     assert hello["launch"] == 2
     assert (hello["progress"]["step"], hello["progress"]["open"]) == (None, [])
-    assert [one["launch"] for one in agent.heard if one["type"] == "progress"] in ([], [1])
+    assert {one["launch"] for one in agent.heard if one["type"] == "progress"} <= {
+        1
+    }  # said again each second
 
 
 def test_hostile_words_of_the_process_replace_nothing_and_break_nothing(
