@@ -110,8 +110,8 @@ class Server(ThreadingHTTPServer):
         """The client under test, connected to this server."""
         file = folder / "kubeconfig"
         file.write_text(CONFIG.format(port=self.server_address[1]))
-        quick = {"timeout": timedelta(milliseconds=500), "watch": timedelta(seconds=5), **settings}
-        return Cluster(KubernetesSettings(kubeconfig=file, **quick), "test")
+        usual = {"timeout": timedelta(seconds=10), "watch": timedelta(seconds=5), **settings}
+        return Cluster(KubernetesSettings(kubeconfig=file, **usual), "test")
 
 
 @contextmanager
