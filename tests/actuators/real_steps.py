@@ -29,7 +29,7 @@ def resume(job: Object, *, keep_off: tuple[str, ...] = (), to: int = 2, **given:
     )
 
 
-def until_it_ends(scene: RealScene, order: Command, patience: float = 20) -> Outcome:
+def until_it_ends(scene: RealScene, order: Command, patience: float = 40) -> Outcome:
     ends = time.monotonic() + patience
     outcome = scene.perform(order)
     while outcome.result is OutcomeResult.PENDING and time.monotonic() < ends:

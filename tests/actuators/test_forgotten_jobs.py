@@ -39,6 +39,12 @@ def is_suspended(api: Cluster, job: Object) -> bool:
     return bool(read(api, job)["spec"].get("suspend"))
 
 
+def end_one(api: Cluster, job: Object, phase: str) -> None:
+    """One of its pods has ended, and the Job controller has counted it."""
+    set_phase(api, pods_of(api, job)[0], phase)
+    wait_until(lambda: bool((read(api, job).get("status") or {}).get(phase.lower())))
+
+
 @pytest.mark.slow
 def test_a_job_nobody_resumes_is_let_go_when_its_suspension_has_run_out_and_not_before(
     scene: RealScene, api: Cluster, namespace: str
@@ -135,7 +141,7 @@ def test_a_job_that_was_deleted_to_be_made_anew_is_made_when_nobody_does(
     scene: RealScene, api: Cluster, namespace: str
 ) -> None:
     job = make_job(api, namespace, 2)
-    set_phase(api, pods_of(api, job)[0], "Succeeded")
+    end_one(api, job, "Succeeded")
     until_it_ends(scene, suspend(job))
     scene.through = DyingAfter(api, DELETED)
     scene.perform(resume(job))
@@ -157,7 +163,7 @@ def test_a_job_its_user_deletes_later_is_not_made_again(
     scene: RealScene, api: Cluster, namespace: str, killed_after: int
 ) -> None:
     job = make_job(api, namespace, 1)
-    set_phase(api, pods_of(api, job)[0], "Failed")
+    end_one(api, job, "Failed")
     until_it_ends(scene, suspend(job))
     scene.through = DyingAfter(api, killed_after)
     scene.perform(resume(job))

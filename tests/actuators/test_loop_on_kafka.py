@@ -183,6 +183,13 @@ def versions(api: Cluster, job: Object) -> dict[str, str]:
     return {pod["metadata"]["uid"]: pod["metadata"]["resourceVersion"] for pod in pods_of(api, job)}
 
 
+def make_settled_job(api: Cluster, namespace: str, pods: int) -> Object:
+    """A job of whose pods the scheduler has said that they fit nowhere: that is a write as well, and the last but ours."""
+    job = make_job(api, namespace, pods)
+    wait_until(lambda: all(pod["status"].get("conditions") for pod in pods_of(api, job)))
+    return job
+
+
 def are_told(api: Cluster, job: Object) -> bool:
     return all(DESIRED in (pod["metadata"].get("annotations") or {}) for pod in pods_of(api, job))
 
@@ -192,7 +199,7 @@ def are_told(api: Cluster, job: Object) -> bool:
 def test_killed_between_effect_and_outcome_there_is_one_effect_and_one_outcome(
     line: Line, api: Cluster, namespace: str
 ) -> None:
-    job = make_job(api, namespace, 3)
+    job = make_settled_job(api, namespace, 3)
     (line.folder / "kill").touch()
     line.send(stop(job))
     with line.process() as process:
@@ -218,7 +225,7 @@ def test_killed_between_outcome_and_commit_the_outcome_comes_twice_with_one_orig
     line: Line, api: Cluster, namespace: str
 ) -> None:
     line.more = {"RELIGHT_CONSUMER__COMMIT_INTERVAL": "1h"}
-    job = make_job(api, namespace, 2)
+    job = make_settled_job(api, namespace, 2)
     with line.process() as process:
         line.send(stop(job))
         line.await_outcomes(1)
@@ -246,7 +253,7 @@ def test_it_ends_in_good_order_commits_what_is_confirmed_and_passes_over_what_is
                 line.send(stop(job, attempt=attempt, command=f"command-{attempt}"))
         events = line.await_outcomes(12)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(20) == 0, line.log
+        assert process.wait(PATIENCE) == 0, line.log
 
     by_subject = {
         subject: [data_of(event).attempt for event in events if event.subject == subject]
@@ -323,7 +330,7 @@ def test_it_ends_on_sigterm_without_a_broker_and_answers_scrapes_meanwhile(
     line.send(stop(job))
     with line.process() as process:
         line.await_outcomes(1)
-        port = re.search(r'"port": (\d+), "event": "metrics', line.log)
+        port = re.search(r'"port": (\d+), "event": "metrics', (tmp_path / "actuators.log").read_text())
         assert port, line.log
         with urllib.request.urlopen(f"http://127.0.0.1:{port[1]}/metrics") as answer:
             assert (
@@ -334,4 +341,4 @@ def test_it_ends_on_sigterm_without_a_broker_and_answers_scrapes_meanwhile(
         broker.stop()
         time.sleep(1)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(25) == 0, line.log
+        assert process.wait(PATIENCE) == 0, line.log

@@ -298,8 +298,13 @@ def test_the_new_object_waits_for_processes_that_somebody_started_in_the_old_one
         assert there(api, job) is None
 
         api.delete(paths.pods(namespace, alive["metadata"]["name"]), grace=0)
-        scene.perform(step(job))
-        assert there(api, job) is not None
+
+        def is_made() -> bool:
+            """Once the Job controller has let go of the pod of a job that is gone: until then it stands there, ended or not."""
+            scene.perform(step(job))
+            return there(api, job) is not None
+
+        wait_until(is_made)
 
 
 def test_a_job_that_a_human_resumed_is_never_deleted(scene: RealScene, api: Cluster, namespace: str) -> None:
@@ -318,7 +323,8 @@ def test_a_job_that_a_human_resumed_is_never_deleted(scene: RealScene, api: Clus
 def test_a_job_whose_own_deadline_has_passed_is_never_made_anew(
     scene: RealScene, api: Cluster, namespace: str, step: Any
 ) -> None:
-    job = make_job(api, namespace, 1, activeDeadlineSeconds=1)
+    # Its pod goes with it, perhaps before anybody sees it.
+    job = api.create(paths.jobs(namespace), job_manifest(JOB, 1, activeDeadlineSeconds=1))
     wait_until(lambda: holds(read(api, job), "Failed"))
 
     outcome = scene.perform(step(job))
