@@ -315,10 +315,10 @@ def test_it_says_how_it_is_and_ends_in_good_order(world: World) -> None:
 
     with world.agent() as agent:
         world.comes(lambda: "relight_agent_supervisor_lines 1.0" in page("/metrics"), "a line is up")
-        assert "relight_agent_pods 1.0" in page("/metrics")
-        assert page("/healthz") == "ok\n"
+        world.comes(lambda: "relight_agent_pods 1.0" in page("/metrics"), "its pod is known")
+        world.comes(lambda: page("/healthz") == "ok\n", "all is well")
         agent.terminate()
-        assert agent.wait(15) == 0
+        assert agent.wait(PATIENCE) == 0
     assert not (world.short / "agent" / "s").exists()
 
 

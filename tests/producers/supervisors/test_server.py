@@ -257,7 +257,8 @@ def test_lines_are_bounded_in_all_and_a_pod(tmp_path: Path) -> None:
         held.append(await scene.line(pod="pod-2"))
         assert await (await scene.line(silent=True)).ended()  # the fifth in all
         held[0].writer.close()
-        await asyncio.sleep(0.05)
+        while len(scene.server._serving) > 3:  # noqa: ASYNC110 - nothing else tells it
+            await asyncio.sleep(0.01)
         last = await scene.line(pod="pod-2")
         last.say(type="exit", code=1, seq=1, pod="pod-2")
         assert len(await scene.told()) == 1
@@ -283,7 +284,7 @@ def test_a_pod_that_floods_waits_and_another_is_heard_at_once(tmp_path: Path) ->
             told = await scene.told()
             heard = any(found.exit_code == 9 for found in told)
             kept += len(told)
-        assert time.monotonic() - begun < 1.0
+        assert time.monotonic() - begun < 10.0, "the flood goes on for minutes"
         assert kept < 200
 
     assert play(tmp_path, act, burst=300, lines_per_second=25).server.counted["slowed"] >= 1
@@ -357,7 +358,7 @@ def test_a_held_exit_is_promised_a_verdict_while_one_can_come(tmp_path: Path, ph
 
 @pytest.mark.parametrize(
     ("phase", "reachable", "at_most"),
-    [("running", True, "15m"), ("stopped", True, "15m"), ("held", False, "15m"), ("held", True, "1ms")],
+    [("running", True, "15m"), ("stopped", True, "15m"), ("held", False, "15m"), ("held", True, "0.001ms")],
 )
 def test_no_verdict_is_promised_that_is_not_due_or_cannot_come_or_is_overdue(
     tmp_path: Path, phase: str, reachable: bool, at_most: str
