@@ -10,7 +10,7 @@ from runtime.kubernetes import Cluster, Object
 from sandbox.kubelet import Kubelet
 
 T = TypeVar("T")
-SECONDS = 20.0
+SECONDS = 40.0
 FOREVER = ["sleep", "600"]  # as process 1 it does not hear SIGTERM
 OBEYS = ["sh", "-c", "trap 'exit 3' TERM; echo up; while true; do sleep 0.05; done"]
 CHIPS = "huawei.com/Ascend910"

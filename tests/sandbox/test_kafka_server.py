@@ -4,7 +4,7 @@ import uuid
 from pathlib import Path
 
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -45,9 +45,10 @@ def read(broker: KafkaBroker, topic: str) -> list[bytes | None]:
         while True:
             message = consumer.poll(SECONDS)
             assert message is not None, f"no answer within {SECONDS} s"
-            if message.error() is not None:  # the end of the partition
+            if (error := message.error()) is None:
+                values.append(message.value())
+            elif error.code() == KafkaError._PARTITION_EOF:
                 return values
-            values.append(message.value())
     finally:
         consumer.close()
 

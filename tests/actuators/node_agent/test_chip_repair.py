@@ -506,7 +506,7 @@ def test_an_agent_killed_in_the_middle_of_a_reset_waits_for_it_and_never_begins_
     tmp_path: Path, ends_before: bool
 ) -> None:
     root = str(Path(__file__).resolve().parents[3])
-    program = KILLED.format(root=root, folder=str(tmp_path), seconds=0.2 if ends_before else 2.0)
+    program = KILLED.format(root=root, folder=str(tmp_path), seconds=0.5 if ends_before else 3.0)
     agent = tied_process.start([sys.executable, "-c", program])
     chip = tmp_path / "chip.json"
     while not chip.exists() or b'"resets": 1' not in chip.read_bytes():
@@ -515,7 +515,9 @@ def test_an_agent_killed_in_the_middle_of_a_reset_waits_for_it_and_never_begins_
     agent.kill()
     agent.wait()
     if ends_before:
-        time.sleep(0.6)
+        while b"80E01801" in chip.read_bytes():
+            time.sleep(0.01)
+        time.sleep(0.3)  # its process ends
     before = json.loads(chip.read_bytes())
     scene = Scene(tmp_path)
     chip.write_text(json.dumps(before))

@@ -21,6 +21,7 @@ from sandbox.kubelet.real_paths import substitution
 
 SECONDS = 20.0
 ENV = {"PATH": "/usr/bin:/bin"}
+ALL_OF_IT = 5
 STRAYS = "(setsid sleep 600 &) ; (trap '' TERM HUP; sleep 600 &)"
 
 
@@ -46,6 +47,15 @@ def all_of(container: ContainerProcess) -> list[psutil.Process]:
     return [above, *above.children(recursive=True)]
 
 
+def settled(container: ContainerProcess) -> list[psutil.Process]:
+    """One above, the shell, two strays, the last sleep: `up` is said before that one is there, and while shells that began strays still end."""
+    deadline = time.monotonic() + SECONDS
+    while len(every := all_of(container)) != ALL_OF_IT:
+        assert time.monotonic() < deadline, every
+        time.sleep(0.01)
+    return every
+
+
 def alive(processes: list[psutil.Process]) -> list[psutil.Process]:
     return psutil.wait_procs(processes, timeout=SECONDS)[1]
 
@@ -60,8 +70,7 @@ def test_everything_a_container_started_ends_with_its_first_process(
     tmp_path: Path, number: signal.Signals
 ) -> None:
     container = forever(tmp_path, STRAYS)
-    every = all_of(container)
-    assert len(every) == 5  # one above, the shell, two strays, the last sleep
+    every = settled(container)
 
     container.signal(number)
 
@@ -144,7 +153,7 @@ def test_what_was_put_in_is_not_looked_at_again() -> None:
 def test_every_process_is_known_as_its_containers_also_orphans_and_other_sessions(tmp_path: Path) -> None:
     container = forever(tmp_path, STRAYS)
     agent = NamespacePods(tmp_path / identity.FOLDER)
-    every = all_of(container)
+    every = settled(container)
 
     assert {identity.pod_of(tmp_path, one.pid) for one in every} == {
         PodIdentity("uid-1", "default", "rank-0", "main")

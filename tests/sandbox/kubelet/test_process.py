@@ -65,8 +65,12 @@ def test_a_command_that_handles_no_signal_does_not_hear_sigterm(tmp_path: Path) 
 
 def test_everything_a_container_started_ends_with_its_first_process(tmp_path: Path) -> None:
     container = forever(tmp_path, "(setsid sleep 600 &) ; (trap '' TERM HUP; sleep 600 &)")
-    every = [psutil.Process(container.pid), *psutil.Process(container.pid).children(recursive=True)]
-    assert len(every) == 4
+    first, deadline = psutil.Process(container.pid), time.monotonic() + SECONDS
+    while (
+        len(every := [first, *first.children(recursive=True)]) != 4
+    ):  # the shell, two strays, the last sleep
+        assert time.monotonic() < deadline, every
+        time.sleep(0.01)
 
     container.signal(signal.SIGKILL)
     container.wait()
