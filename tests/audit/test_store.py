@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -189,9 +189,11 @@ def test_a_value_that_no_column_takes_is_the_row_s_own_fault(migrated: StoreSett
 
 def test_a_store_that_is_paused_is_away_and_one_that_comes_back_is_the_same(tmp_path: Path) -> None:
     with ClickHouse(tmp_path) as running:
-        settings = StoreSettings(port=running.port, timeout="2s")  # type: ignore[arg-type]
-        with Store(settings, settings.migrator) as store:
+        usual = StoreSettings(port=running.port)
+        settings = usual.model_copy(update={"timeout": timedelta(seconds=2)})
+        with Store(usual, usual.migrator) as store:
             migrate(store, now)
+        with Store(settings, settings.migrator) as store:
             running.pause()
             with pytest.raises(StoreAway):
                 store.rows("SELECT 1")
@@ -201,4 +203,4 @@ def test_a_store_that_is_paused_is_away_and_one_that_comes_back_is_the_same(tmp_
         with pytest.raises(StoreAway):
             Store(settings, settings.reader)
         running.start()
-        assert count(settings, "signals") == 0
+        assert count(usual, "signals") == 0
