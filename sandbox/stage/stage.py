@@ -47,8 +47,8 @@ SOCKET: Final = Path("/run/relight/agent/supervisors.sock")  # where injection s
 AGENT_FOLDER: Final = SOCKET.parent
 HEARTBEAT: Final = timedelta(seconds=1)
 LOOK_EVERY: Final = 0.1
-GONE_SECONDS: Final = 30.0
-READY_SECONDS: Final = 30.0
+GONE_SECONDS: Final = 60.0
+READY_SECONDS: Final = 60.0
 
 SHORT: Final[Mapping[str, str]] = {
     "RELIGHT_KAFKA__REPLICATION_FACTOR": "1",

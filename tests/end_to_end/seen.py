@@ -13,6 +13,8 @@ UNDER_WAY = 90.0
 REACHED = 60.0
 RECOVERED = 120.0
 FINISHED = 120.0
+IN_FLIGHT = 1.0
+"""Seconds after which a write of a killed process has come to the API server and was seen there, or never does."""
 
 
 def train(stage: Stage, job: TrainingJob) -> str:

@@ -15,7 +15,7 @@ from tests.end_to_end.seen import REACHED, RECOVERED, all_ranks, finished, incid
 
 SILENT_FOR = "10s"
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(480)]
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from schemas.signals import HangEvidence
 from schemas.topics import SIGNALS
 from tests.end_to_end.seen import all_ranks, containers, decided, finished, recovered, starts, train
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(480)]
 
 
 def test_a_rank_that_hangs_is_seen_by_its_silence_and_all_are_restarted_in_place(

@@ -14,7 +14,7 @@ from tests.end_to_end.seen import containers, finished, recovered, train
 
 GPU_STOPPED = 46  # "GPU timeout: stopped processing": self-heal by reset
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(480)]
 
 
 def test_a_fault_in_the_kernel_log_is_healed_in_place(stage: Stage, job: TrainingJob) -> None:

@@ -25,7 +25,7 @@ from tests.end_to_end.seen import (
 
 GPU_STOPPED = 46  # "GPU timeout: stopped processing": self-heal by reset
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(480)]
 
 
 def test_a_chip_that_does_not_heal_is_left_and_the_job_goes_on_elsewhere(

@@ -26,7 +26,7 @@ from tests.end_to_end.seen import (
 
 GPU_STOPPED = 46  # "GPU timeout: stopped processing": self-heal by reset
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(480)]
 
 
 def test_a_pod_somebody_deletes_is_made_anew_and_the_job_goes_on_from_its_checkpoint(

@@ -34,7 +34,7 @@ WAITS_AT: Final = 160
 """The step at which the job waits until the part is at work again: nobody's recovery is cut short by the job's end."""
 SAID_LINES: Final = 15
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(480)]
 
 
 @dataclass(frozen=True)

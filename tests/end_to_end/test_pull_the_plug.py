@@ -26,6 +26,7 @@ from tests.end_to_end.plots import (
 from tests.end_to_end.processes import supervisor
 from tests.end_to_end.seen import (
     FINISHED,
+    IN_FLIGHT,
     REACHED,
     all_ranks,
     closed,
@@ -43,8 +44,6 @@ HELD: Final = {"RELIGHT_VERDICT_WAIT": "15"}
 """So long an exit waits for a word that nobody will say."""
 PROMISED: Final = SupervisorSettings().promise_lasts.total_seconds()
 """So long it waits when the agent had promised one just before it was killed."""
-IN_FLIGHT: Final = 1.0
-"""Seconds after which a write of a killed process has come to the API server, or never does."""
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(420)]
 

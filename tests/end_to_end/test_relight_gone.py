@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from sandbox.stage.stage import Stage
@@ -10,6 +12,7 @@ from schemas.records import IncidentState
 from schemas.signals import ProcessExit
 from schemas.topics import SIGNALS
 from tests.end_to_end.seen import (
+    IN_FLIGHT,
     all_ranks,
     containers,
     finished,
@@ -51,6 +54,7 @@ def test_killed_for_good_at_every_step_it_leaves_each_job_to_its_own_end(stage: 
     stage.wait("its exit to be seen", lambda: _exits(stage, runs["held"]), 30.0)
     nodes["just-told"].xid(GPU_STOPPED)
     stage.kill_relight()
+    time.sleep(IN_FLIGHT)
     ordered = {name: stage.effects.orders(before[name][0][0]) for name in names}
     for job in jobs.values():
         job.let_go("hang-0")

@@ -25,7 +25,7 @@ from tests.end_to_end.seen import (
 GPU_STOPPED = 46  # "GPU timeout: stopped processing"
 PMU_HALTED = 62  # "internal micro-controller halted": another one that a reset heals; the same on two chips at once would look like software
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(480)]
 
 
 @pytest.mark.parametrize("moment", [StepName.STOP_PROCESSES, StepName.HEAL_CHIPS, StepName.START_PROCESSES])
