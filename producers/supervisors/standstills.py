@@ -57,7 +57,7 @@ class _Stall:
     launch: int
     step: int
     told: float | None = field(default=None, compare=False)
-    """When this agent told it, on the monotonic clock."""
+    """When this agent told it, or took it over from the one before, on the monotonic clock."""
     unheard: bool = field(default=False, compare=False)
     """It may not have come through while it was news."""
 
@@ -221,7 +221,7 @@ class Standstills:
                 watch.overdue = False
             elif not watch.overdue:
                 watch.overdue = True
-            elif self._can_remember():
+            elif told is not None or self._can_remember():
                 self._told[key] = replace(watch.stall, told=now)
                 yield Edge(watch.peer, "stalled", watch.launch, watch.last)
 
@@ -273,11 +273,19 @@ class Standstills:
         return {"told": {key: [stall.launch, stall.step] for key, stall in self._told.items()}}
 
     def restore(self, state: State | None) -> None:
-        """Go on behind this state: a stall that is not in it was not kept, and is told again if it lasts."""
+        """Go on behind this state: a stall that is not in it was not kept, and is told again if it lasts.
+
+        When an agent before this one told it is not known: where nobody can be told from now on, it may not have come through either.
+        """
+        now = self.clock()
+        if self._looked is None:
+            self._looked = now
         told = (state or {}).get("told", {})
         standing = {watch.peer.key: watch.stall for watch in self._watches.values()}
-        stalls = {key: _Stall(int(launch), int(step)) for key, (launch, step) in told.items()}
-        self._told = {key: stall for key, stall in stalls.items() if standing.get(key, stall) == stall}
+        stalls = {key: _Stall(int(launch), int(step), told=now) for key, (launch, step) in told.items()}
+        ours = {key: self._told[key] for key, stall in stalls.items() if self._told.get(key) == stall}
+        kept = {key: stall for key, stall in stalls.items() if standing.get(key, stall) == stall}
+        self._told = {key: ours.get(key, stall) for key, stall in kept.items()}
         self._moved.clear()
 
     @property

@@ -61,6 +61,29 @@ def test_a_stall_that_was_told_is_not_told_again_by_the_next_agent() -> None:
     assert states(scene.passes(HOUR)) == ["stalled"]
 
 
+def test_what_was_told_before_an_agent_that_can_tell_nobody_is_told_once_more() -> None:
+    """It was started anew while the broker was away: what its predecessor told may lie in the spool until it is too old."""
+    scene = training()
+    assert states(scene.passes(DEFAULT + 20)) == ["stalled"]
+    scene = scene.again()
+    scene.hello(progress={"step": 1, "silent": DEFAULT})
+    scene.passes(HOUR, looking=False)
+
+    assert scene.passes(DEFAULT - 10) == []
+    assert states(scene.passes(30)) == ["stalled"]
+    assert scene.passes(5 * HOUR) == []
+
+
+def test_a_source_that_starts_again_within_the_agent_still_knows_what_was_not_heard() -> None:
+    scene = training()
+    assert states(scene.passes(DEFAULT + 20)) == ["stalled"]
+    scene.passes(HOUR, looking=False)
+    assert scene.passes(MINUTE) == []
+    scene.heard.restore(scene.heard.state())
+
+    assert states(scene.passes(DEFAULT)) == ["stalled"]
+
+
 def test_that_it_moved_while_the_agent_was_away_is_told() -> None:
     scene = training()
     assert states(scene.passes(HOUR)) == ["stalled"]
@@ -115,11 +138,11 @@ def test_a_kept_stall_that_is_over_meanwhile_does_not_come_back() -> None:
     assert states(scene.passes(HOUR)) == ["stalled"]
 
 
-def test_what_is_remembered_is_bounded_and_what_cannot_be_is_not_told() -> None:
-    scene = training()
-    lines = []
-    for number in range(TOLD_AT_MOST + 5):
-        uid = f"other-{number}"
+def others(scene: Scene, number: int) -> list[Ear]:
+    """Lines of so many other pods that told a step."""
+    lines = [Ear() for _ in range(number)]
+    for place, line in enumerate(lines):
+        uid = f"other-{place}"
         scene.pods[uid] = own_pod(uid, container=DEVICES)
         hello = words.Hello(
             type="hello",
@@ -130,14 +153,28 @@ def test_what_is_remembered_is_bounded_and_what_cannot_be_is_not_told() -> None:
             hang_minutes=None,
             progress=words.Standing(step=1),
         )
-        lines.append(Ear())
-        scene.heard.opened(lines[-1], scene.peer(uid), hello)
+        scene.heard.opened(line, scene.peer(uid), hello)
+    return lines
+
+
+def test_what_is_remembered_is_bounded_and_what_cannot_be_is_not_told() -> None:
+    scene = training()
+    lines = others(scene, TOLD_AT_MOST + 5)
     assert len(scene.passes(HOUR)) == TOLD_AT_MOST
     for line in lines[: TOLD_AT_MOST - 1]:  # `pod-1` is one of those that were told
         scene.heard.closed(line)
 
     assert states(scene.passes(MINUTE)) == ["stalled"] * 6
     assert scene.passes(MINUTE) == []
+
+
+def test_what_was_not_heard_needs_no_more_room_to_be_told_once_more() -> None:
+    scene = training()
+    others(scene, TOLD_AT_MOST - 1)
+    assert len(scene.passes(DEFAULT + 20)) == TOLD_AT_MOST
+    scene.passes(HOUR, looking=False)
+
+    assert states(scene.passes(DEFAULT + 20)) == ["stalled"] * TOLD_AT_MOST
 
 
 # ---------------------------------------------------------------- what others see
