@@ -13,10 +13,10 @@ from datetime import timedelta
 from enum import Enum
 
 from actuators.jobs.run_objects import epoch_of, has_ended, is_leaving, is_supervised
-from actuators.reply import OutOfTime
+from actuators.reply import Blocked, OutOfTime, Refused
 from actuators.world import World
 from runtime import paths
-from runtime.errors import ApiAway, ApiConflict, ApiNotFound
+from runtime.errors import ApiAway, ApiConflict, ApiForbidden, ApiInvalid, ApiNotFound
 from runtime.kubernetes import Object
 from schemas.cluster import DESIRED, LARGEST_DESIRED, Desired
 from schemas.errors import DecodeError
@@ -81,16 +81,26 @@ def order_of(pod: Object) -> Desired | None:
 
 
 def tell(pods: list[Object], order: Order, world: World) -> Tally:
-    """Tell all of them, many at once."""
+    """Tell all of them, many at once. Raises what is more than one pod's trouble, with how many were told before the server refused one."""
     results = world.spread(lambda pod: tell_one(pod, order, world), pods)
-    counted = Counter(result if isinstance(result, Told) else Told.MISSED for result in results)
+    became = Counter(result if isinstance(result, Told) else Told.MISSED for result in results)
     for result in results:
         if isinstance(result, Exception) and not isinstance(result, ApiAway | ApiConflict | OutOfTime):
-            raise result
+            raise _with_effects(result, became[Told.WRITTEN])
     return Tally(
-        **{told.value: counted[told] for told in Told},
+        **{told.value: became[told] for told in Told},
         away=sum(isinstance(result, ApiAway) for result in results),
     )
+
+
+def _with_effects(error: Exception, written: int) -> Exception:
+    """A refusal says that nothing was done; where some pods were told it must say so, or what they were told is never taken back."""
+    effects = (f"{counted(written, 'pod')} told before",)
+    if written and isinstance(error, ApiForbidden):
+        return Blocked("rights", str(error), effects=effects)
+    if written and isinstance(error, ApiInvalid):
+        return Refused("not_admitted", str(error), effects=effects)
+    return error
 
 
 def tell_one(pod: Object, order: Order, world: World) -> Told:

@@ -64,6 +64,9 @@ def renamed(item: Object, namespace: str) -> Object:
     text = json.dumps(item)
     text = text.replace('"namespace": "relight"', f'"namespace": "{namespace}"')
     text = text.replace("system:serviceaccount:relight:", f"system:serviceaccount:{namespace}:")
+    text = text.replace(
+        '"kubernetes.io/metadata.name": "relight"', f'"kubernetes.io/metadata.name": "{namespace}"'
+    )
     made: Object = json.loads(text)
     if item["kind"] == "Namespace":
         made["metadata"]["name"] = namespace

@@ -1,20 +1,19 @@
 """The rights of deploy/kubernetes on a real API server: each part does its work with them, and what it was given is what it uses.
 
 Each part works with a token of its own service account, so a right that is missing fails it; what is granted and was not used has its reason
-here. Admission of the objects themselves is asked of the same server.
+here. All of it within the bounds of deploy/kubernetes/bounds.yaml, which are in force. Admission of the objects themselves is asked of the same
+server.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,33 +28,20 @@ from producers.presence import Presence
 from producers.settings import NodeSettings, PresenceSettings
 from producers.supervisors.first_start import FirstStart
 from runtime import paths
-from runtime.errors import ApiConflict, ApiForbidden, ApiInvalid, ApiNotFound
+from runtime.errors import ApiForbidden, ApiNotFound
 from runtime.kubernetes import Cluster
-from runtime.settings import KubernetesSettings
-from sandbox.control_plane import ControlPlane
-from schemas.cluster import EPOCH, HOLD, REPAIRED, agent_lease
+from schemas.cluster import HOLD, REPAIRED, agent_lease
 from schemas.commands import OutcomeResult, StepName
 from tests.actuators.real_job import make_job, pods_of, wait_until
 from tests.actuators.real_scene import RealScene, command
 from tests.actuators.real_steps import a_node, bind, fail, resume, run_all, set_phase, suspend, until_it_ends
-from tests.deploy.manifests import (
-    RUNS,
-    Object,
-    collection,
-    granted,
-    objects,
-    path_of,
-    renamed,
-    right_of,
-    template_of,
-    workloads,
-)
+from tests.deploy.manifests import Object, collection, granted, renamed, template_of, workloads
+from tests.deploy.site import Right, Site, Watched, make_asking_job
 from tests.producers.cluster.looking import Looking
 from tests.real.kubernetes import make_namespace
 
 REAL_PLANE_ONLY = "rights and admission are Kubernetes' own: the stand-in lets everybody do everything"
 
-Right = tuple[str, str, str]
 KEPT_FOR_LATER: dict[str, dict[Right, str]] = {
     "actuators": {
         ("patch", "jobs/status", "cluster"): "servers before 1.36: startTime is taken off before a resume",
@@ -65,90 +51,6 @@ KEPT_FOR_LATER: dict[str, dict[Right, str]] = {
     "watcher": {},
 }
 """Granted and not seen in these tests, each with its reason."""
-
-
-class Watched(Cluster):
-    """A client that notes which rights it needed."""
-
-    def __init__(self, settings: KubernetesSettings, name: str, namespace: str) -> None:
-        super().__init__(settings, name)
-        self._inside = namespace
-        self.used: set[Right] = set()
-
-    def _request(self, method: str, path: str, **given: Any) -> Any:
-        self.used.add(right_of(method, path, dict(given.get("query") or {}), self._inside))
-        return super()._request(method, path, **given)
-
-
-class Site:
-    """relight's objects in a namespace of the tests' own, workloads apart."""
-
-    def __init__(self, plane: ControlPlane, api: Cluster, folder: Path) -> None:
-        self.plane = plane
-        self.api = api
-        self.folder = folder
-        self.namespace = f"relight-{uuid.uuid4().hex[:8]}"
-        self.made: list[Object] = []
-
-    def install(self) -> None:
-        """Everything but what runs, as `kubectl apply` would."""
-        for item in objects():
-            if item["kind"] not in RUNS:
-                ours = renamed(item, self.namespace)
-                self.api.create(collection(ours), ours, fieldValidation="Strict")
-                self.made.append(ours)
-
-    def remove(self) -> None:
-        """All of it, the namespace last."""
-        for item in reversed(self.made):
-            self.api.delete(path_of(item))
-
-    def acting_as(self, account: str, pod: Object | None = None) -> Watched:
-        """A client with a token of the account, as a pod of it would have."""
-        spec: Object = {"audiences": [], "expirationSeconds": 3600}
-        if pod is not None:
-            spec["boundObjectRef"] = {
-                "kind": "Pod",
-                "apiVersion": "v1",
-                "name": pod["metadata"]["name"],
-                "uid": pod["metadata"]["uid"],
-            }
-        path = f"{paths.namespaces(self.namespace)}/serviceaccounts/{account}/token"
-        token = self.api.create(path, {"spec": spec})["status"]["token"]
-        file = self.folder / f"{account}-{uuid.uuid4().hex[:6]}.kubeconfig"
-        file.write_text(json.dumps(self._kubeconfig(token)), encoding="utf-8")
-        return Watched(KubernetesSettings(kubeconfig=file), account, self.namespace)
-
-    def _kubeconfig(self, token: str) -> Object:
-        cluster = {"server": self.plane.url, "certificate-authority": str(self.plane.ca_file)}
-        return {
-            "apiVersion": "v1",
-            "kind": "Config",
-            "current-context": "c",
-            "clusters": [{"name": "c", "cluster": cluster}],
-            "users": [{"name": "u", "user": {"token": token}}],
-            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-        }
-
-    def pod_on(self, node: str) -> Object:
-        """A pod of the node agent there."""
-        body = {
-            "metadata": {"name": f"node-agent-{node}"},
-            "spec": {
-                "serviceAccountName": "node-agent",
-                "nodeName": node,
-                "containers": [{"name": "relight", "image": "none"}],
-            },
-        }
-        return self.api.create(paths.pods(self.namespace), body)
-
-
-@pytest.fixture(scope="module")
-def site(cluster: ControlPlane, api: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
-    made = Site(cluster, api, tmp_path_factory.mktemp("site"))
-    made.install()
-    yield made
-    made.remove()
 
 
 @pytest.mark.parametrize("item", workloads(), ids=lambda item: f"{item['kind']}-{item['metadata']['name']}")
@@ -224,7 +126,7 @@ def _ends(scene: RealScene, order: Any, result: OutcomeResult = OutcomeResult.DO
 
 
 def _processes(scene: RealScene, admin: Cluster, namespace: str) -> None:
-    job = make_job(admin, namespace, 2, name="told")
+    job = make_asking_job(admin, namespace, 2, name="told")
     until = (datetime.now(UTC) + timedelta(minutes=5)).isoformat()
     stop = {"until": until, "grace_seconds": 30, "otherwise": "rerun"}
     _ends(scene, command(job, StepName.STOP_PROCESSES, arguments=stop))
@@ -238,7 +140,7 @@ def _processes(scene: RealScene, admin: Cluster, namespace: str) -> None:
 
 
 def _job_made_anew(scene: RealScene, admin: Cluster, namespace: str) -> None:
-    job = make_job(admin, namespace, 2, backoffLimit=0)
+    job = make_asking_job(admin, namespace, 2, backoffLimit=0)
     set_phase(admin, pods_of(admin, job)[0], "Failed")
     wait_until(lambda: "Failed" in _conditions(admin, job))
     _ends(scene, suspend(job))
@@ -283,7 +185,7 @@ def _node(scene: RealScene, admin: Cluster, name: str) -> None:
 
 def _pod_of_a_node_that_is_off(scene: RealScene, admin: Cluster, namespace: str, node: str) -> None:
     """Asked for first whether the node is silent, then forced off because a human says that it is off."""
-    job = make_job(admin, namespace, 1, name="stuck")
+    job = make_asking_job(admin, namespace, 1, name="stuck")
     (pod,) = pods_of(admin, job)
     bind(admin, pod, node)
     set_phase(admin, pod, "Running")
@@ -367,59 +269,6 @@ def _followed(informer: Any, holds: Callable[[], bool]) -> None:
     finally:
         informer.stop()
         thread.join(10)
-
-
-def test_an_agent_writes_no_other_node_no_other_lease_and_nothing_but_its_answers(
-    site: Site, nodes: tuple[str, str]
-) -> None:
-    mine, other = nodes
-    api = site.acting_as("node-agent", site.pod_on(mine))
-    answer = {"metadata": {"annotations": {f"{REPAIRED}ring-0": "{}"}}}
-    site.api.patch(paths.nodes(mine), {"metadata": {"annotations": {"team": "a", f"{HOLD}x": "{}"}}})
-
-    def refused(path: str, body: Object, why: str) -> None:
-        with pytest.raises((ApiInvalid, ApiForbidden), match=why):
-            api.patch(path, body, manager="relight")
-
-    wait_until(
-        lambda: _refuses(api, paths.nodes(other), answer)
-    )  # a policy is in force a moment after it is made
-    refused(paths.nodes(other), answer, "its own Node only")
-    refused(paths.nodes(mine), {"spec": {"unschedulable": True}}, "nothing of its Node but annotations")
-    refused(
-        paths.nodes(mine), {"spec": {"taints": []}, "metadata": {"labels": {"a": "b"}}}, "nothing of its Node"
-    )
-    refused(
-        paths.nodes(mine), {"metadata": {"annotations": {f"{HOLD}x": None}}}, "repaired.relight.dev/ only"
-    )
-    refused(paths.nodes(mine), {"metadata": {"annotations": {EPOCH: "9"}}}, "repaired.relight.dev/ only")
-    with pytest.raises((ApiInvalid, ApiForbidden), match="its own Lease only"):
-        api.create(paths.leases(site.namespace), {"metadata": {"name": agent_lease(other)}})
-    with pytest.raises(ApiForbidden):
-        api.patch(f"{paths.pods(site.namespace)}/node-agent-{mine}", answer, manager="relight")
-
-    api.patch(paths.nodes(mine), answer, manager="relight")
-    assert site.api.get(paths.nodes(mine))["metadata"]["annotations"][f"{REPAIRED}ring-0"] == "{}"
-    assert site.api.get(paths.nodes(mine))["metadata"]["annotations"]["team"] == "a"
-
-
-def _refuses(api: Cluster, path: str, body: Object) -> bool:
-    try:
-        api.patch(path, body, manager="relight")
-    except (ApiInvalid, ApiForbidden):
-        return True
-    except ApiConflict:
-        return False
-    return False
-
-
-def test_a_token_that_is_bound_to_no_pod_writes_nothing(site: Site, nodes: tuple[str, str]) -> None:
-    api = site.acting_as("node-agent")
-    answer = {"metadata": {"annotations": {f"{REPAIRED}ring-0": "{}"}}}
-
-    wait_until(lambda: _refuses(api, paths.nodes(nodes[0]), answer))
-    with pytest.raises((ApiInvalid, ApiForbidden), match="bound to a pod on a node"):
-        api.patch(paths.nodes(nodes[0]), answer, manager="relight")
 
 
 def test_the_namespace_admits_the_node_agent_and_it_is_the_only_one_that_needs_that(site: Site) -> None:
