@@ -197,6 +197,7 @@ def safe_end(turn: Turn, incident: IncidentCell, why: str) -> None:
         begun=False,
         covers=(),
         merge_before="",
+        hang=False,
         new_issue=incident.new_issue and _touched_pods(incident),
         decided_at=turn.now,
         reason=why,

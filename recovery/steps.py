@@ -244,20 +244,14 @@ def nobody_answers(turn: Turn, incident: IncidentCell) -> bool:
 
 
 def is_unheard(turn: Turn, incident: IncidentCell) -> bool:
-    """Its step was asked for once, and nobody has said yet what came of that, within the patience for a silent API."""
+    """Nobody has said yet what came of its step, however often it was asked for, within the patience for a silent API."""
     since = incident.held_since or turn.now
     patience = turn.now < since + turn.rulebook.settings.api_hold
-    return (
-        incident.begun
-        and incident.look == 0
-        and incident.heard_at is None
-        and not incident.acted
-        and patience
-    )
+    return incident.begun and incident.heard_at is None and not incident.acted and patience
 
 
 def waits_for_a_word(turn: Turn, incident: IncidentCell) -> IncidentCell:
-    """Given new time without being asked for again: an actuator that reads the one command late refuses it."""
+    """Given new time without being asked for again: an actuator that reads late what was asked for refuses it."""
     step = incident.step
     if step is None:
         return incident
