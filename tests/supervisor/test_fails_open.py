@@ -82,7 +82,7 @@ def test_relight_gone_or_paused_between_stop_and_start_leaves_it_to_otherwise(
     got = ended(process)
 
     assert got[:2] == (code, out)
-    assert time.monotonic() - begun < 4, "until, and one verdict_wait after the second end"
+    assert time.monotonic() - begun < 20, "until, and one verdict_wait after the second end"
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_without_ha_it_ends_at_once_as_the_command_does(container: Container, sc
     got, _, err = ended(container.start(script, RELIGHT_HA="off", RELIGHT_VERDICT_WAIT="60"))
 
     assert got == code
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 30
     assert "item" not in err, "no pre-check without HA"
 
 
@@ -111,14 +111,14 @@ def test_without_an_agent_an_exit_is_held_and_then_kept(container: Container) ->
     begun = time.monotonic()
 
     assert ended(container.start("exit 5", RELIGHT_VERDICT_WAIT="0.8"))[0] == 5
-    assert 0.8 <= time.monotonic() - begun < 5
+    assert 0.8 <= time.monotonic() - begun < 30
 
 
 def test_success_is_never_held(container: Container) -> None:
     begun = time.monotonic()
 
     assert ended(container.start("exit 0", RELIGHT_VERDICT_WAIT="60"))[0] == 0
-    assert time.monotonic() - begun < 5
+    assert time.monotonic() - begun < 30
 
 
 def test_a_full_socket_costs_neither_the_exit_nor_memory(container: Container, agent: Agent) -> None:
@@ -371,11 +371,11 @@ def test_an_agent_that_says_no_word_holds_a_first_start_no_longer_than_it_is_wai
     agent.accept()
 
     assert ended(process)[0] == 0
-    assert 0.6 <= time.monotonic() - begun < 10
+    assert 0.6 <= time.monotonic() - begun < 20
 
 
 def test_without_an_agent_a_first_start_waits_for_no_word(container: Container) -> None:
     begun = time.monotonic()
 
     assert ended(container.start("exit 0", RELIGHT_WORD_WAIT="30"))[0] == 0
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < 20
