@@ -240,7 +240,7 @@ def test_a_file_is_sent_whole(pipeline: Settings) -> None:
 
 def test_a_topic_that_is_not_there_ends_with_1(kafka: KafkaBroker) -> None:
     result = publish(
-        "--cluster", "lab", "--bootstrap", kafka.bootstrap, "--topic", "no-such-topic", "--patience", "2", *FAULT
+        "--cluster", "lab", "--bootstrap", kafka.bootstrap, "--topic", "no-such-topic", "--patience", "20", *FAULT
     )  # fmt: skip
 
     assert result.exit_code == 1
