@@ -170,8 +170,8 @@ class FakeMessage:
         return self.number
 
 
-def publisher(producer: FakeProducer) -> EventPublisher:
-    return EventPublisher(producer, cluster="lab", source="/bmc", patience=timedelta(seconds=0.2))  # type: ignore[arg-type]
+def publisher(producer: FakeProducer, patience: float = 20) -> EventPublisher:
+    return EventPublisher(producer, cluster="lab", source="/bmc", patience=timedelta(seconds=patience))  # type: ignore[arg-type]
 
 
 def test_a_confirmed_event_says_where_it_stands() -> None:
@@ -188,7 +188,7 @@ def test_a_confirmed_event_says_where_it_stands() -> None:
 
 def test_silence_of_the_broker_is_a_failure() -> None:
     with (
-        publisher(FakeProducer(silent=True)) as sending,
+        publisher(FakeProducer(silent=True), 0.2) as sending,
         pytest.raises(DeliveryFailed, match="not confirmed"),
     ):
         sending.publish(FAULT)
