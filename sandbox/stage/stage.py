@@ -191,10 +191,15 @@ class Stage:
             part.wait_until_ready()
         for node in self.nodes.values():
             node.mend()
-            self.release(node)
-        self.wait("all nodes to be Ready", self.all_nodes_ready, READY_SECONDS)
+        self.wait("all nodes to be Ready", self._all_released_and_ready, READY_SECONDS)
         self._chapter = datetime.now(UTC)
         self._notes.clear()
+
+    def _all_released_and_ready(self) -> bool:
+        """relight, back again, may isolate one meanwhile: of what it had begun when it was killed it heard only now how that ended."""
+        for node in self.nodes.values():
+            self.release(node)
+        return self.all_nodes_ready()
 
     def isolated(self) -> list[str]:
         """Names of the nodes that carry relight's taint."""
