@@ -11,7 +11,7 @@ from actuators.nodes.isolation_marks import OURS, TAINT, THEIRS
 from recovery.annotations import JOB_RETRY_NUM
 from runtime import paths
 from runtime.kubernetes import Cluster
-from schemas.cluster import EPOCH, EVICTED_FOR, FIELD_MANAGER, ISOLATED, RUN, SUSPENDED_UNTIL
+from schemas.cluster import EPOCH, EVICTED_FOR, FIELD_MANAGER, HOLD, ISOLATED, REPAIR, RUN, SUSPENDED_UNTIL
 from tests.actuators.real_job import job_manifest, pods_of, wait_until
 from tests.actuators.real_steps import bind, set_phase
 from tests.deploy.manifests import Object
@@ -28,6 +28,8 @@ THEIR_TERMS = [
     {"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["b"]}]},
 ]
 """Where a job of theirs may run."""
+PREFERRED = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": THEIR_TERMS[0]}]}
+"""And where rather."""
 MISSPELT = {f"misspelt-{number}": text for number, text in enumerate(("0", "129", "many", "", "-1", "1.5"))}
 """Jobs by what they say instead of a number of retries."""
 NODES = (
@@ -38,13 +40,26 @@ NODES = (
     "cordoned",
     "was-cordoned",
     "recordless",
+    "uncordoned",
     "control",
+    "control-isolated",
     "protected",
 )
 OURS_KEPT = name_for("uid-1")
 """A ConfigMap as relight makes it."""
 NAMED_LIKE_OURS = name_for("theirs")
 """Another's, by chance."""
+
+
+def needing(terms: list[Object], **more: Any) -> Object:
+    """Of a pod: where it may run."""
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
+    return {"affinity": {"nodeAffinity": {**required, **more}}}
+
+
+def owned_by(owner: Object) -> Object:
+    """Of an object: who controls it, and that nobody takes it away."""
+    return {"finalizers": [KEPT], "ownerReferences": [{**owner, "controller": True}]}
 
 
 class Things:
@@ -72,10 +87,13 @@ class Things:
         return paths.jobs(self.namespace, name)
 
     def pod(self, job: str, *, leaving: bool = False) -> str:
-        """Path of the one of a job."""
-        (pod,) = pods_of(self.api, self.api.get(self.job(job)))
-        assert ("deletionTimestamp" in pod["metadata"]) is leaving
-        return paths.pods(self.namespace, pod["metadata"]["name"])
+        """Path of the one of a job; beside one that leaves its controller makes another."""
+        (name,) = [
+            pod["metadata"]["name"]
+            for pod in pods_of(self.api, self.api.get(self.job(job)))
+            if ("deletionTimestamp" in pod["metadata"]) is leaving
+        ]
+        return paths.pods(self.namespace, name)
 
     def pod_of_none(self, pod: Object) -> str:
         """Path of `agents` or `stray`."""
@@ -93,7 +111,10 @@ class Things:
         self.free = f"free-{self.site.namespace}"
         for name in NODES:
             # With a label, as every kubelet makes its node: the server records no writers of what was made empty.
-            body = {"metadata": {"name": f"{name}-{self.site.namespace}", "labels": {"team": "a"}}}
+            body = {
+                "metadata": {"name": f"{name}-{self.site.namespace}", "labels": {"team": "a"}},
+                "spec": {} if name == "free" else {"providerID": f"lab://{name}"},
+            }
             self.api.create(paths.nodes(), body)
             self._stack.callback(self.api.delete, self.node(name))
         self._patch(self.node("free"), {"metadata": {"annotations": {"team": "a"}}})
@@ -103,16 +124,18 @@ class Things:
         self._patch(self.node("recordless"), {"spec": {"unschedulable": True}})
         theirs = {"spec": {"unschedulable": True}, "metadata": {"annotations": {ISOLATED: THEIRS}}}
         self._patch(self.node("was-cordoned"), theirs, FIELD_MANAGER)
+        self._patch(self.node("uncordoned"), {"metadata": theirs["metadata"]}, FIELD_MANAGER)
+        marks = {ISOLATED: OURS, f"{HOLD}x": "{}", f"{REPAIR}y": "{}"}
         for name in ("isolated", "isolated-and-protected"):
             ours = {"taints": [*self.taints(name), TAINT], "unschedulable": True}
-            self._patch(
-                self.node(name), {"spec": ours, "metadata": {"annotations": {ISOLATED: OURS}}}, FIELD_MANAGER
-            )
+            self._patch(self.node(name), {"spec": ours, "metadata": {"annotations": marks}}, FIELD_MANAGER)
         self._patch(
             self.node("isolated-and-protected"), {"metadata": {"labels": {"relight.dev/protected": "true"}}}
         )
         label = "node-role.kubernetes.io/control-plane"
         self._patch(self.node("control"), {"metadata": {"labels": {label: ""}}})
+        isolated = {"spec": {"taints": [*self.taints("control-isolated"), TAINT]}}
+        self._patch(self.node("control-isolated"), {**isolated, "metadata": {"labels": {label: ""}}})
         self._patch(self.node("protected"), {"metadata": {"labels": {"relight.dev/protected": "true"}}})
 
     def _make_pod(self, node: str) -> Object:
@@ -128,23 +151,62 @@ class Things:
         bind(self.api, pod, self.free)
         set_phase(self.api, pod, "Running")
         self.api.delete(self.pod("leaving"))
+        self._make_jobs_without_pods()
+
+    def _make_jobs_without_pods(self) -> None:
+        queue = {"labels": {"kueue.x-k8s.io/queue-name": "q"}}
+        elsewhere = {"managedBy": "example.com/controller"}
+        bad = {"key": "metadata.name", "operator": "NotIn", "values": ["bad"]}
+        kept_off = [{**term, "matchFields": [*term.get("matchFields", []), bad]} for term in THEIR_TERMS]
         self._make_job("plain", {})
         for name, text in MISSPELT.items():
             self._make_job(name, {JOB_RETRY_NUM: text})
         self._make_job("idle", ASKS)
-        self._make_job("theirs", {}, suspend=True)
-        self._make_job("held", {**ASKS, **UNTIL}, suspend=True, terms=THEIR_TERMS)
-        bad = {"key": "metadata.name", "operator": "NotIn", "values": ["bad"]}
-        kept_off = [{**term, "matchFields": [*term.get("matchFields", []), bad]} for term in THEIR_TERMS]
-        self._make_job("kept-off", {**ASKS, **UNTIL}, suspend=True, terms=kept_off)
         self._make_job("blanks", {JOB_RETRY_NUM: " 003 "})
+        self._make_job("theirs", {}, suspend=True)
+        self._make_job("theirs-and-asks", ASKS, suspend=True)
+        self._make_job("held", {**ASKS, **UNTIL}, suspend=True, parallelism=1, pod=needing(THEIR_TERMS))
+        near = {"topologyKey": "rack", "labelSelector": {"matchLabels": {"a": "b"}}}
+        picky = {**needing(kept_off, **PREFERRED), "nodeSelector": {"gpu": "a"}}
+        picky["affinity"]["podAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": [near]}
+        self._make_job("kept-off", {**ASKS, **UNTIL}, suspend=True, pod=picky, ttlSecondsAfterFinished=1000)
         self._make_job("switched-off", UNTIL, suspend=True)
         self._make_job("marked", {**ASKS, **UNTIL, **MARKED}, suspend=True)
         self._make_job("marked-and-resumed", {**ASKS, **MARKED})
         self._make_job("switched-off-and-resumed", MARKED)
-        self._make_job("queued", ASKS, labels={"kueue.x-k8s.io/queue-name": "q"})
-        owner = {"apiVersion": "jobset.x-k8s.io/v1", "kind": "JobSet", "name": "s", "uid": "u"}
-        self._make_job("owned", ASKS, finalizers=[KEPT], ownerReferences=[{**owner, "controller": True}])
+        self._make_job("queued", ASKS, metadata=queue)
+        self._make_job("queued-and-held", {**ASKS, **UNTIL}, metadata=queue, suspend=True)
+        self._make_job("elsewhere", ASKS, **elsewhere)
+        self._make_job(
+            "owned",
+            ASKS,
+            metadata=owned_by(
+                {"apiVersion": "jobset.x-k8s.io/v1", "kind": "JobSet", "name": "s", "uid": "u"}
+            ),
+        )
+        schedule = {
+            "schedule": "0 0 1 1 *",
+            "suspend": True,
+            "jobTemplate": {"spec": self.manifest("x", {})["spec"]},
+        }
+        cron = self.api.create(
+            f"/apis/batch/v1/namespaces/{self.namespace}/cronjobs",
+            {"metadata": {"name": "c"}, "spec": schedule},
+        )
+        reference = {"apiVersion": "batch/v1", "kind": "CronJob", "name": "c", "uid": cron["metadata"]["uid"]}
+        self._make_job("of-a-cron-job", ASKS, metadata=owned_by(reference))
+        self._make_job(
+            "marked-and-active", {**ASKS, **UNTIL, **MARKED}, suspend=True, parallelism=1, **elsewhere
+        )
+        self._patch(
+            paths.status(self.job("marked-and-active")),
+            {"status": {"active": 1, "startTime": "2026-01-01T00:00:00Z"}},
+        )
+        self._make_job("marked-and-leaving", {**ASKS, **MARKED}, metadata={"finalizers": [KEPT]})
+        self.api.delete(self.job("marked-and-leaving"))
+        wait_until(lambda: "conditions" in self.api.get(self.job("held")).get("status", {}))
+        for name in ("owned", "of-a-cron-job", "marked-and-leaving"):
+            self._stack.callback(self._patch, self.job(name), {"metadata": {"finalizers": None}})
 
     def _make_job(self, name: str, annotations: dict[str, str], **more: Any) -> None:
         self.api.create(paths.jobs(self.namespace), self.manifest(name, annotations, **more))
@@ -154,23 +216,22 @@ class Things:
         name: str,
         annotations: dict[str, str],
         *,
-        suspend: bool = False,
-        terms: list[Object] | None = None,
-        **metadata: Any,
+        metadata: Object | None = None,
+        pod: Object | None = None,
+        **spec: Any,
     ) -> Object:
         """Of a job without a pod."""
-        made = job_manifest(name, 1, suspend=suspend)
-        made["spec"]["parallelism"] = 0
-        made["metadata"] |= {"annotations": annotations, **metadata}
-        if terms:
-            required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
-            made["spec"]["template"]["spec"]["affinity"] = {"nodeAffinity": required}
+        made = job_manifest(name, 1, **{"parallelism": 0, **spec})
+        made["metadata"] |= {"annotations": annotations, **(metadata or {})}
+        made["spec"]["template"]["spec"] |= pod or {}
         return made
 
-    def rebuilt(self, name: str = "rebuilt", **carried: str) -> Object:
-        """The manifest of a job in place of another one; `carried`: what its template says otherwise."""
-        made = self.manifest(name, {REBUILT_FROM: "uid-1", RUN: "uid-1", EPOCH: "2"})
-        made["spec"]["template"]["metadata"]["annotations"] |= {RUN: "uid-1", EPOCH: "2", **carried}
+    def rebuilt(self, *, carried: dict[str, str] | None = None, **says: str | None) -> Object:
+        """The manifest of a job in place of another one; what it, or its template, says otherwise."""
+        issue = {RUN: "uid-1", EPOCH: "2"}
+        notes = {REBUILT_FROM: "uid-1", **issue, **says}
+        made = self.manifest("rebuilt", {key: text for key, text in notes.items() if text is not None})
+        made["spec"]["template"]["metadata"]["annotations"] |= {**issue, **(carried or {})}
         return made
 
     def kept(self, name: str = OURS_KEPT, **more: Object) -> Object:

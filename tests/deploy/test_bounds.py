@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from actuators.jobs.keeping_off import KEPT_OFF
+from actuators.jobs.manifest import REBUILT_FROM
 from actuators.jobs.manifest_store import LABEL, name_for
 from actuators.nodes.isolation_marks import TAINT
 from recovery.annotations import JOB_RETRY_NUM
@@ -46,9 +47,11 @@ from tests.deploy.bounded_things import (
     MISSPELT,
     NAMED_LIKE_OURS,
     OURS_KEPT,
+    PREFERRED,
     THEIR_TERMS,
     UNTIL,
     Things,
+    needing,
 )
 from tests.deploy.manifests import Object, objects, path_of
 from tests.deploy.site import Site, Watched, ask
@@ -126,6 +129,10 @@ def job(name: str, change: Object) -> Ask:
     return lambda things: ("PATCH", things.job(name), change)
 
 
+def status(change: Object, name: str = "held") -> Ask:
+    return lambda things: ("PATCH", paths.status(things.job(name)), {"status": change})
+
+
 def pod(change: Object) -> Ask:
     return lambda things: ("PATCH", things.pod("asking"), change)
 
@@ -161,8 +168,11 @@ def template(**values: Any) -> Object:
 
 
 def places(*terms: Object, **more: Any) -> Object:
-    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": list(terms)}}
-    return template(affinity={"nodeAffinity": {**required, **more}})
+    return template(**needing(list(terms), **more))
+
+
+def rather(terms: list[Object] | None) -> Object:
+    return template(affinity={"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": terms}})
 
 
 def off(term: Object) -> Object:
@@ -177,8 +187,6 @@ def by_name(operator: str, *names: str) -> Object:
 
 
 GPUS, ONE_NODE = THEIR_TERMS
-PREFERRED = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": GPUS}]}
-ISOLATE = spec(unschedulable=True, taints=[TAINT])
 SUSPEND = {**spec(suspend=True), **notes(UNTIL)}
 
 
@@ -216,8 +224,9 @@ OF_NODES = [
     Case("a human's cordon", node("cordoned", spec(unschedulable=None)), THEIR_CORDON),
     Case("a cordon there was before", node("was-cordoned", spec(unschedulable=None)), THEIR_CORDON),
     Case("a cordon without a record", node("recordless", spec(unschedulable=None)), THEIR_CORDON),
-    Case("the control plane", node("control", ISOLATE), SHIELDED),
-    Case("a protected node", node("protected", ISOLATE), SHIELDED),
+    Case("the control plane", taints("control", but=TAINT, unschedulable=True), SHIELDED),
+    Case("the control plane cordoned", taints("control-isolated", but=TAINT, unschedulable=True), SHIELDED),
+    Case("a protected node", taints("protected", but=TAINT), SHIELDED),
     Case("a node made", lambda _: ("POST", paths.nodes(), {"metadata": {"name": "n"}}), "makes no nodes"),
     Case("a node deleted", deleted(lambda things: things.node("free")), "makes no nodes and deletes none"),
 ]
@@ -230,6 +239,7 @@ NOTES_OF_A_JOB = "only annotations of a job that are relight's own"
 TEMPLATE = "nothing of a job's template but run, epoch and the nodes it keeps off"
 PLACES = "keep a job off nodes by name, and change nothing else of where it may run"
 ENDS = "set no other value of these"
+STATUS = "take the start time off the status of a suspended job, and change nothing else of it"
 UNMARKED = "only a job that it marked before"
 IN_PLACE_OF = "only in place of one it deleted"
 BESIDE = "no job in a namespace of Kubernetes or of relight itself"
@@ -240,6 +250,7 @@ OF_JOBS = [
     Case("suspended for ever", job("idle", spec(suspend=True)), "without saying until when"),
     Case("suspended in a queue", job("queued", SUSPEND), FOREIGN),
     Case("suspended in another's hands", job("owned", SUSPEND), FOREIGN),
+    Case("suspended elsewhere", job("elsewhere", SUSPEND), FOREIGN),
     Case("failed unasked", job("plain", spec(backoffLimit=0)), NOT_ASKED),
     Case("resumed though another suspended it", job("theirs", spec(suspend=False)), NOT_ASKED),
     Case("marked unasked", job("theirs", notes(MARKED)), NOT_ASKED),
@@ -247,38 +258,60 @@ OF_JOBS = [
     Case("switched on", job("plain", notes(ASKS)), NOT_ASKED),
     Case("its retries", job("idle", notes({JOB_RETRY_NUM: "9"})), NOTES_OF_A_JOB),
     Case("its owner's word", job("idle", notes({"relight.dev/independent-ranks": "true"})), NOTES_OF_A_JOB),
+    Case("its asking taken off", job("held", notes({JOB_RETRY_NUM: None})), NOTES_OF_A_JOB),
     Case("a label of a job", job("idle", {"metadata": {"labels": {"team": "b"}}}), REST_OF_A_JOB),
+    Case("a finalizer of a job", job("idle", {"metadata": {"finalizers": [KEPT]}}), REST_OF_A_JOB),
     Case("a finalizer taken off", job("owned", {"metadata": {"finalizers": None}}), REST_OF_A_JOB),
     Case("its back-off", job("idle", spec(backoffLimit=7)), ENDS),
     Case("its time", job("idle", spec(activeDeadlineSeconds=60)), ENDS),
     Case("its size", job("idle", spec(parallelism=5)), ENDS),
     Case("no pod and no end", job("asking", spec(parallelism=0)), ENDS),
+    Case("more pods as it ends", job("idle", spec(parallelism=5, backoffLimit=0, activeDeadlineSeconds=1)), ENDS),
+    Case("no pod, in no time", job("asking", spec(parallelism=0, activeDeadlineSeconds=1)), ENDS),
+    Case("no pod, for ever", job("asking", spec(parallelism=0, backoffLimit=0)), ENDS),
     Case("how long it is kept", job("held", spec(ttlSecondsAfterFinished=1)), SPEC_OF_A_JOB),
+    Case("how long it was kept", job("kept-off", spec(ttlSecondsAfterFinished=1)), SPEC_OF_A_JOB),
+    Case("that it goes", job("kept-off", spec(ttlSecondsAfterFinished=None)), SPEC_OF_A_JOB),
     Case("what its pods say", job("held", spec(template=notes({INJECTED: "9"}))), TEMPLATE),
+    Case("what its pods said", job("held", spec(template=notes({INJECTED: None}))), TEMPLATE),
+    Case("a label of its pods", job("held", spec(template={"metadata": {"labels": {"a": "b"}}})), TEMPLATE),
     Case("a selector", job("held", template(nodeSelector={"gpu": "b"})), TEMPLATE),
+    Case("another selector", job("kept-off", template(nodeSelector={"gpu": "b"})), TEMPLATE),
+    Case("a selector taken off", job("kept-off", template(nodeSelector=None)), TEMPLATE),
+    Case("a note on its pods", job("held", spec(template=notes({"team": "a"}))), TEMPLATE),
     Case("what it tolerates", job("held", template(tolerations=[{"operator": "Exists"}])), TEMPLATE),
     Case("pods sent to a node", job("held", places(*THEIR_TERMS, by_name("In", "x"))), PLACES),
     Case("a requirement dropped", job("held", places(ONE_NODE)), PLACES),
     Case("a choice of nodes dropped", job("held", places(GPUS)), PLACES),
     Case("a preference", job("held", places(*THEIR_TERMS, **PREFERRED)), PLACES),
+    Case("another preference", job("kept-off", rather([{"weight": 2, "preference": GPUS}])), PLACES),
+    Case("a preference taken off", job("kept-off", rather(None)), PLACES),
     Case("deleted as it runs", deleted(lambda things: things.job("asking")), UNMARKED),
     Case("deleted unmarked", deleted(lambda things: things.job("held")), UNMARKED),
     Case("deleted, resumed", deleted(lambda things: things.job("marked-and-resumed")), "suspended or has failed"),
+    Case("deleted, active", deleted(lambda things: things.job("marked-and-active")), "and has no active pod"),
     Case("made of nothing", made(lambda things: things.manifest("new", ASKS)), IN_PLACE_OF),
-    Case("made of two epochs", made(lambda things: things.rebuilt(**{EPOCH: "1"})), IN_PLACE_OF),
+    Case("made in no place", made(lambda things: things.rebuilt(**{REBUILT_FROM: None})), IN_PLACE_OF),
+    Case("made of two epochs", made(lambda things: things.rebuilt(carried={EPOCH: "1"})), IN_PLACE_OF),
     Case("made beside Kubernetes", made(lambda things: things.rebuilt(), inside="kube-system"), BESIDE),
-    Case("its status", lambda things: ("PATCH", paths.status(things.job("held")), {"status": {"failed": 7}}), "start time"),
+    Case("made beside relight", lambda it: ("POST", paths.jobs(it.site.namespace), it.rebuilt()), BESIDE),
+    Case("what failed of it", status({"failed": 7}), STATUS),
+    Case("what holds of it", status({"conditions": [{"type": "Mine", "status": "True"}]}), STATUS),
+    Case("all that holds of it", status({"conditions": None}), STATUS),
 ]  # fmt: skip
 
 TOLD = "nothing of a pod but its annotation relight.dev/desired"
 A_POD = {"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
 OF_PODS = [
     Case("a label of a pod", pod({"metadata": {"labels": {"a": "b"}}}), TOLD),
+    Case("a note on a pod", pod(notes({"team": "a"})), TOLD),
+    Case("what its controller counts it by", pod({"metadata": {"finalizers": None}}), TOLD),
     Case("another annotation of a pod", pod(notes({EPOCH: "7"})), TOLD),
+    Case("an annotation of a pod taken off", pod(notes({EPOCH: None})), TOLD),
     Case("a deadline of a pod", pod(spec(activeDeadlineSeconds=1)), TOLD),
     Case("a stranger told", lambda it: ("PATCH", it.pod_of_none(it.agents), notes({DESIRED: "{}"})), "supervisor"),
     Case("a live pod deleted", deleted(lambda things: things.pod("asking")), "somebody has deleted already"),
-    Case("another's pod deleted", deleted(lambda it: it.pod_of_none(it.stray)), "only a pod of a job, on a node"),
+    Case("another's pod deleted", deleted(lambda it: it.pod_of_none(it.stray)), "only a pod of a job"),
     Case("a pod made", made(lambda _: A_POD, paths.pods), "makes no pods"),
 ]  # fmt: skip
 
@@ -313,15 +346,22 @@ def test_what_an_actuator_must_not_write_is_refused_in_plain_words_and_to_nobody
 
 GONE_ON = {**spec(suspend=False), **notes({SUSPENDED_UNTIL: None, EVICTED_FOR: None, LET_GO: "1"})}
 ISSUED = {RUN: "uid-1", EPOCH: "2"}
-OVER = notes({ISOLATED: None, ISOLATION_ORDER: "2 c"})
+OVER = notes({ISOLATED: None, f"{HOLD}x": None, f"{REPAIR}y": None, ISOLATION_ORDER: "2 c"})
 ALLOWED = [
     Case("isolated", taints("free", but=TAINT)),
     Case("held and repaired", node("free", notes({f"{HOLD}x": "{}", f"{REPAIR}y": "{}", ISOLATION_ORDER: "1 c"}))),
     Case("released", taints("isolated", but=None, unschedulable=None)),
+    Case("repaired, protected", node("protected", notes({f"{REPAIR}y": "{}"}))),
     Case("released, its marks", node("isolated", OVER)),
+    Case("released, cordoned before", node("was-cordoned", OVER)),
+    Case("held, uncordoned since", node("uncordoned", notes({f"{HOLD}x": "{}"}))),
     Case("released, protected since", taints("isolated-and-protected", but=None, unschedulable=None)),
     Case("a protected node's marks in line", node("isolated-and-protected", notes({f"{HOLD}x": "{}"}))),
     Case("suspended", job("idle", SUSPEND)),
+    Case("suspended, of a CronJob", job("of-a-cron-job", SUSPEND)),
+    Case("noted in a queue", job("queued-and-held", notes({ATTEMPT: "1"}))),
+    Case("noted, suspended by its owner", job("theirs-and-asks", notes({ATTEMPT: "1"}))),
+    Case("noted, marked", job("marked-and-resumed", notes({RETRIES_USED: "1"}))),
     Case("asked for with blanks", job("blanks", SUSPEND)),
     Case("failed", job("asking", spec(backoffLimit=0, activeDeadlineSeconds=1))),
     Case("failed as it is suspended", job("held", spec(suspend=False, backoffLimit=0, activeDeadlineSeconds=1, parallelism=0))),
@@ -333,9 +373,10 @@ ALLOWED = [
     Case("kept off nodes", job("held", places(*[{**term, **off(term)} for term in THEIR_TERMS]))),
     Case("kept off nodes no more", job("kept-off", places(*THEIR_TERMS))),
     Case("an affinity of ours alone", job("switched-off", places(by_name("NotIn", "a", "b")))),
-    Case("its start time", lambda things: ("PATCH", paths.status(things.job("held")), {"status": {"startTime": None}})),
+    Case("its start time", status({"startTime": None}, "marked-and-active")),
     Case("marked", job("held", notes(MARKED))),
     Case("deleted, marked", deleted(lambda things: things.job("marked"))),
+    Case("deleted, marked, by its owner too", deleted(lambda things: things.job("marked-and-leaving"))),
     Case("made anew", made(lambda things: things.rebuilt())),
     Case("told", pod(notes({DESIRED: "{}"}))),
     Case("forced off", deleted(lambda things: things.pod("leaving", leaving=True))),
@@ -417,6 +458,34 @@ OF_NOBODY = Case(
 def test_no_part_deletes_a_lease(things: Things, actuators: Watched, agent: Watched) -> None:
     for api in (actuators, agent):
         refused(api, OF_NOBODY, things)
+
+
+@pytest.mark.slow
+def test_the_largest_objects_cost_less_than_the_server_lets_an_expression_cost(
+    actuators: Watched, things: Things
+) -> None:
+    """Past its budget an expression is refused, and a suspended job would stay so: many times what is usual passes."""
+    many = {f"example.com/note-{number}": "x" * 50 for number in range(500)}
+    large = things.manifest("large", {**ASKS, **UNTIL, **many}, suspend=True, pod=needing(THEIR_TERMS * 20))
+    template = large["spec"]["template"]
+    template["metadata"]["annotations"] |= many
+    environment = [{"name": f"V{number}", "value": "x" * 50} for number in range(20)]
+    template["spec"]["containers"] = [
+        {"name": f"c{number}", "image": "none", "env": environment} for number in range(30)
+    ]
+    things.api.create(paths.jobs(things.namespace), large)
+    wide = [{"key": f"example.com/t-{number}", "effect": "NoSchedule"} for number in range(100)]
+    body = {"metadata": {"name": f"wide-{things.namespace}", "annotations": many}, "spec": {"taints": wide}}
+    path = paths.nodes(things.api.create(paths.nodes(), body)["metadata"]["name"])
+
+    try:
+        allowed(
+            actuators, job("large", {**places(*[{**term, **off(term)} for term in THEIR_TERMS * 20])}), things
+        )
+        allowed(actuators, job("large", GONE_ON), things)
+        allowed(actuators, lambda _: ("PATCH", path, notes({f"{HOLD}x": "{}"})), things)
+    finally:
+        things.api.delete(path)
 
 
 def test_the_server_finds_no_fault_in_any_expression(site: Site) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import re
 import shlex
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
 
+from actuators.settings import IsolationSettings
 from audit.settings import AuditSettings
 from relight.cli import main
 from relight.commands.config import PROCESSES, _kind
@@ -19,6 +22,8 @@ ALL = list(objects())
 WORKLOADS = workloads()
 ids = [f"{item['kind']}-{item['metadata']['name']}" for item in WORKLOADS]
 each_workload = pytest.mark.parametrize("workload", WORKLOADS, ids=ids)
+BOUNDS = [item for item in ALL if item["kind"] == "ValidatingAdmissionPolicy"]
+each_bound = pytest.mark.parametrize("bound", BOUNDS, ids=[item["metadata"]["name"] for item in BOUNDS])
 ACCOUNTS = [item["metadata"]["name"] for item in ALL if item["kind"] == "ServiceAccount"]
 
 
@@ -142,3 +147,57 @@ def test_every_part_a_pipeline_needs_is_there() -> None:
     assert {
         item["metadata"]["name"] for item in WORKLOADS if item["kind"] in {"Deployment", "DaemonSet"}
     } == set(PROCESSES)
+
+
+@each_bound
+def test_a_bound_holds_for_accounts_of_relight_s_and_for_nobody_else(bound: Object) -> None:
+    (condition,) = bound["spec"]["matchConditions"]
+    named = set(re.findall(r'"system:serviceaccount:relight:([^"]+)"', condition["expression"]))
+
+    assert named
+    assert named <= {account for account in ACCOUNTS if granted(account)}
+    # An expression that raised would, by failurePolicy, refuse everybody's writes.
+    assert condition["expression"].startswith('request.userInfo.?username.orValue("") ')
+    assert bound["spec"]["failurePolicy"] == "Fail"
+
+
+@each_bound
+def test_a_bound_is_bound_and_refuses_in_plain_words(bound: Object) -> None:
+    name = bound["metadata"]["name"]
+    (binding,) = [
+        item
+        for item in ALL
+        if item["kind"] == "ValidatingAdmissionPolicyBinding" and item["spec"]["policyName"] == name
+    ]
+
+    assert binding["spec"] == {"policyName": name, "validationActions": ["Deny", "Audit"]}
+    for rule in bound["spec"]["validations"]:
+        assert re.match(
+            "(an actuator|a node agent|an agent's token|a watcher|no part of relight) ", rule["message"]
+        )
+        assert rule["reason"] == "Forbidden", "what is invalid is tried otherwise by resume_job"
+
+
+def test_what_the_guards_protect_the_bounds_protect() -> None:
+    text = json.dumps(BOUNDS)
+
+    assert [label for label in IsolationSettings().protected_labels if label not in text] == []
+
+
+def test_each_part_with_a_token_has_a_bound_and_each_kind_it_writes_is_in_one() -> None:
+    writes = {"create", "update", "patch", "delete"}
+    bounded = {
+        (account, resource)
+        for bound in BOUNDS
+        for account in re.findall(r"system:serviceaccount:relight:([a-z-]+)", json.dumps(bound["spec"]))
+        for rule in bound["spec"]["matchConstraints"]["resourceRules"]
+        for resource in rule["resources"]
+    }
+    written = {
+        (account, resource)
+        for account in ACCOUNTS
+        for verb, resource, _ in granted(account)
+        if verb in writes and resource != "events"  # said of objects, and nothing acts on them
+    }
+
+    assert written - bounded == set()
