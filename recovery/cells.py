@@ -347,7 +347,7 @@ class IncidentCell:
     exit_signal: int = 0
     oom: bool = False
     hang: bool = False
-    """It is at its first attempt, and nothing but processes that stood still has led to it."""
+    """Nothing but processes that stood still has led to the attempt under way, and none before it is left unfinished."""
     merged: int = 0
     charge: Charge = Charge()
     decided_at: datetime | None = None

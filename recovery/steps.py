@@ -243,11 +243,9 @@ def nobody_answers(turn: Turn, incident: IncidentCell) -> bool:
     return incident.heard_at is None or turn.now - incident.heard_at > patience
 
 
-def is_unheard(turn: Turn, incident: IncidentCell) -> bool:
-    """Nobody has said yet what came of its step, however often it was asked for, within the patience for a silent API."""
-    since = incident.held_since or turn.now
-    patience = turn.now < since + turn.rulebook.settings.api_hold
-    return incident.begun and incident.heard_at is None and not incident.acted and patience
+def is_unheard(incident: IncidentCell) -> bool:
+    """Nobody has said yet what came of its step, however often it was asked for."""
+    return incident.begun and incident.heard_at is None and not incident.acted
 
 
 def waits_for_a_word(turn: Turn, incident: IncidentCell) -> IncidentCell:

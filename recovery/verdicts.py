@@ -269,11 +269,12 @@ def _plan(turn: Turn, case: Case, rule: Rule, answer: Answer) -> None:
         _say(turn, case, rule, Verb.RECORD.value, answer, incident_of(turn))
         return
     before = incident_of(turn)
+    nothing_under_way = before is None or before.state is IncidentState.STABILISING
     incident = before or open_incident(
         turn, state=IncidentState.ACTING, domain=case.domain, fault_time=case.fault_time
     )
     planned = begin_attempt(turn, _with_end(incident, case), strategy, wish)
-    if before is None and case.hang and not planned.holds:
+    if nothing_under_way and case.hang and not planned.holds:
         planned = replace(planned, hang=True)
         turn.put(INCIDENT_CELL, planned)
     _say(turn, case, rule, verdict, answer, planned)

@@ -13,7 +13,7 @@ from schemas.commands import OutcomeResult, StepName
 from schemas.envelope import Trust
 from schemas.ids import run_subject
 from schemas.mailbox import CancelIncidentOrder, PartitionGap
-from schemas.records import IncidentResult
+from schemas.records import IncidentResult, IncidentState
 from schemas.signals import HangEvidence, ProcessState, ProcessStateName
 from tests.recovery.histories import order
 from tests.recovery.test_hangs_that_are_over import AWAY, MINUTE, SECOND, answer_late, asked, stalled, tell
@@ -49,6 +49,22 @@ def test_looks_at_absent_actuators_end_when_all_move_and_then_it_is_given_up() -
         answer_late(running, command)
     assert running.incidents[-1].result is IncidentResult.CANCELLED
     assert running.counters.hang_chain == 0
+
+
+def test_it_is_given_up_as_well_where_the_one_before_it_is_not_known_to_be_stable() -> None:
+    running = World(size=1).begin(job_retry_num="3", hang_retry="true")
+    running.stall()
+    running.settle(MINUTE)
+    assert running.incident is not None
+    assert running.incident.state is IncidentState.STABILISING
+    running.scripts[StepName.STOP_PROCESSES] = silent
+    tell(running, only(running), "stalled", 2)
+    assert running.counters.hang_chain == 2
+    tell(running, only(running), "moving", 2)
+
+    assert not is_asked_again(running)
+    assert running.incidents[-1].result is IncidentResult.CANCELLED
+    assert running.counters.hang_chain == 1
 
 
 @pytest.mark.parametrize("replaced", [True, False], ids=["made anew", "gone"])
