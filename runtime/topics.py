@@ -101,7 +101,8 @@ class TopicAdministration:
                     raise explain(error, f"creating topic {name}") from error
             else:
                 made.append(name)
-        self._wait_until_known(made)
+        # Of others' as well: who asked twice, or beside another, is told that they exist before the broker lists them.
+        self._wait_until_known(map(self._name, TOPICS))
         return made
 
     def is_stand_in(self) -> bool:

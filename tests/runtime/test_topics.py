@@ -47,6 +47,18 @@ def test_creating_again_changes_nothing(administration: TopicAdministration) -> 
     assert administration.create() == []
 
 
+def test_topics_that_exist_already_are_waited_for_until_they_are_listed(
+    administration: TopicAdministration, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    administration.create()
+    look, late = administration._partitions, [dict[str, int](), dict[str, int]()]
+    monkeypatch.setattr(administration, "_partitions", lambda: late.pop() if late else look())
+
+    assert administration.create() == []
+
+    assert late == [], "it asked until they were there"
+
+
 def test_every_missing_topic_is_named(administration: TopicAdministration, settings: Settings) -> None:
     found = administration.differences()
 
