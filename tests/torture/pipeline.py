@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol, TypeVar
 
+import psutil
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from runtime.kafka import KafkaClients
@@ -69,6 +70,11 @@ class Process:
     def is_alive(self) -> bool:
         """Whether it runs."""
         return self._process.poll() is None
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether it was told to stop, and stands."""
+        return psutil.Process(self._process.pid).status() == psutil.STATUS_STOPPED
 
     def send(self, number: signal.Signals) -> None:
         """Send a signal."""

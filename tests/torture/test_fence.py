@@ -43,6 +43,7 @@ def wake_a_stale_owner(pipeline: Pipeline, trap: Path) -> tuple[set[str], dict[C
         lambda: len(list(trap.glob("*.about"))) == PARTITIONS, "every partition is about to write", every=0.01
     )
     sleeper.send(signal.SIGSTOP)
+    wait_until(lambda: sleeper.is_stopped, "it stands")
     (trap / "armed").unlink()
 
     heir = pipeline.start()

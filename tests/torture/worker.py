@@ -2,8 +2,9 @@
 
 TORTURE_CORE is `relight` or `toy`. TORTURE_PAUSE is how many seconds each write of state is held back after its emits were confirmed, to widen
 the window in which a stop does harm. TORTURE_TRAP names a folder: while it holds a file `armed`, each write of cells leaves a file `*.about`
-and waits, so that a test can stop the process at that very point, and leaves `*.outcome` with what became of it. With the last outcome the
-process is gone: back in the group it would have the heir load its state again, and with it mend what it had just broken.
+and waits, so that a test can stop the process at that very point; once that file is gone it goes on, whatever was heard of the partition
+meanwhile, and leaves `*.outcome` with what became of it. With the last outcome the process is gone: back in the group it would have the heir
+load its state again, and with it mend what it had just broken.
 """
 
 from __future__ import annotations
@@ -22,8 +23,7 @@ from streams.processes import run_recovery
 from streams.settings import StreamSettings
 from tests.streams.toy_core import ToyCore
 
-TRAPPED = 3.0
-"""Seconds: enough to be stopped in, and over before an heir can be at work (`pipeline.SHORT`: the session alone lasts as long)."""
+LOOK_EVERY = 0.02
 
 
 class SlowLog:
@@ -33,6 +33,7 @@ class SlowLog:
         self._log = log
         self._pause = pause
         self._trap = trap
+        self._under_way: set[asyncio.Task[None]] = set()
 
     async def open(self) -> Iterable[StateRecord]:
         """As the log behind it."""
@@ -44,18 +45,25 @@ class SlowLog:
             await asyncio.sleep(self._pause)
             await self._log.write(records)
             return
-        name = self._trap.spring()
-        await asyncio.sleep(TRAPPED)
+        writing = asyncio.create_task(self._write_and_tell(self._trap, records))
+        self._under_way.add(writing)
+        await asyncio.shield(writing)  # who hears meanwhile that the partition is lost does not take it back
+
+    async def close(self) -> None:
+        """As the log behind it, when what is under way has come to its end."""
+        await asyncio.gather(*self._under_way, return_exceptions=True)
+        await self._log.close()
+
+    async def _write_and_tell(self, trap: Trap, records: Sequence[StateRecord]) -> None:
+        name = trap.spring()
+        while trap.is_armed():  # noqa: ASYNC110 - another process disarms it
+            await asyncio.sleep(LOOK_EVERY)
         try:
             await self._log.write(records)
         except Exception as error:
-            self._trap.tell(name, type(error).__name__)
+            trap.tell(name, type(error).__name__)
             raise
-        self._trap.tell(name, "written")
-
-    async def close(self) -> None:
-        """As the log behind it."""
-        await self._log.close()
+        trap.tell(name, "written")
 
 
 class Trap:
