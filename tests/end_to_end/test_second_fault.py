@@ -70,6 +70,8 @@ def test_a_second_fault_while_it_becomes_stable_is_a_new_attempt_of_the_same_inc
         lambda: (found := incident(stage, run)) is not None and found.state is IncidentState.STABILISING,
         60.0,
     )
+    # Processes run before they train, and only who trained is seen to have started.
+    stage.wait("all ranks to train", lambda: starts(job).get(("1", "2")) == all_ranks(job), RECOVERED)
     second.xid(PMU_HALTED)
     reached(stage, run, StepName.START_PROCESSES, attempt=2)
     stage.wait("all ranks to train again", lambda: starts(job).get(("1", "3")) == all_ranks(job), RECOVERED)
