@@ -90,7 +90,7 @@ def finish(turn: Turn, incident: IncidentCell, last: Step) -> None:
         failed = last.step is StepName.FAIL_JOB
         close(turn, incident, IncidentResult.FAILED if failed else IncidentResult.RELEASED)
         return
-    counters = restart_done(turn, run)
+    counters = restart_done(turn, run, incident)
     restarted(turn)
     incident = without_end(incident)
     if not ha_of(turn, run).on:  # it was switched off meanwhile: from here on the job is left alone

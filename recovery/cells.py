@@ -84,6 +84,8 @@ class CountersCell:
     schedule_count: int = 1
     attempts: int = 0
     """Attempts of the run so far: a supervisor refuses a lower one, so they never start anew (design 8)."""
+    running: int = 0
+    """Attempt that the processes say they belong to: the last that restarted them. 0: pods that were given no order."""
     in_place_since_progress: int = 0
     same_step_resumes: int = 0
     last_resume_step: int = -1

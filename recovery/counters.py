@@ -122,9 +122,10 @@ def note_step(turn: Turn, step: int, *, attempt: int | None) -> bool:
     """
     counters = counters_of(turn)
     attempt = known_attempt(turn, attempt)
-    if attempt is not None and attempt < counters.attempts:
+    if attempt is not None and attempt < counters.attempts and attempt != counters.running:
         return False
-    if attempt is None and _before_the_restart(turn, counters):
+    newest = attempt is not None and attempt >= counters.attempts
+    if not newest and _before_the_restart(turn, counters):
         return False
     after = counters
     if counters.awaiting_first_step:
@@ -143,7 +144,7 @@ def note_step(turn: Turn, step: int, *, attempt: int | None) -> bool:
 
 
 def _before_the_restart(turn: Turn, counters: CountersCell) -> bool:
-    """Whether a step that says no attempt was made by processes that were, or are about to be, replaced."""
+    """Whether a step that says no attempt, or one before the newest, was made by processes that were, or are about to be, replaced."""
     incident, at = turn.get(INCIDENT_CELL, IncidentCell), turn.event.time
     return (
         (incident is not None and incident.state is IncidentState.ACTING)

@@ -15,7 +15,8 @@ from recovery.cells import INCIDENT_CELL, PAUSE_CELL, RUN_CELL, IncidentCell, Pa
 from recovery.journal import decide
 from recovery.plan import close
 from recovery.run_state import run_of
-from recovery.safe_end import safe_end
+from recovery.safe_end import give_up, safe_end
+from recovery.standstill import move_again
 from recovery.steps import begin
 from recovery.turn import Turn
 from recovery.verdicts import incident_of
@@ -63,7 +64,10 @@ def end_pause(turn: Turn) -> None:
     if incident is None:
         return
     if incident.state is IncidentState.ACTING and not incident.begun:
-        begin(turn, incident)
+        if move_again(turn, incident):
+            give_up(turn, incident)
+        else:
+            begin(turn, incident)
         return
     paused = turn.now - pause.since
     deadline = incident.deadline + paused if incident.deadline else None

@@ -309,11 +309,12 @@ def in_place_use(turn: Turn, place: str, *, user: bool) -> tuple[int, bool]:
     return kept, user and (cell.all_user or not kept)
 
 
-def restart_done(turn: Turn, run: RunCell) -> CountersCell:
+def restart_done(turn: Turn, run: RunCell, incident: IncidentCell) -> CountersCell:
     """Counters after processes were started again."""
     counters = counters_of(turn)
     after = replace(
         counters,
+        running=0 if incident.new_issue else incident.attempt,
         awaiting_first_step=True,
         furthest_step=max(counters.furthest_step, run.progress_step),
         last_restart_at=turn.now,

@@ -93,8 +93,7 @@ def came_too_late(turn: Turn, incident: IncidentCell, outcome: Outcome) -> None:
     if step is None or outcome.look < incident.look:
         return
     if move_again(turn, incident) and not (incident.acted or outcome.effects or incident.told >= 0):
-        refund(turn, incident)
-        _leave(turn, replace(incident, charge=Charge(), answered=True), "its processes move again")
+        give_up(turn, incident)
         return
     since = incident.held_since or turn.now
     ends = since + turn.rulebook.settings.api_hold
@@ -103,6 +102,12 @@ def came_too_late(turn: Turn, incident: IncidentCell, outcome: Outcome) -> None:
         return
     renewed = replace(incident, held_since=since, deadline=min(turn.after(step.timeout), ends))
     turn.put(INCIDENT_CELL, steps.schedule_look(turn, renewed, step.look_every))
+
+
+def give_up(turn: Turn, incident: IncidentCell) -> None:
+    """Nothing was done for processes that stood still, and they move again: what was counted is given back."""
+    refund(turn, incident)
+    _leave(turn, replace(incident, charge=Charge(), answered=True), "its processes move again")
 
 
 def _begins_at_the_resumed_epoch(turn: Turn, incident: IncidentCell) -> bool:
