@@ -151,6 +151,7 @@ class Things:
         bind(self.api, pod, self.free)
         set_phase(self.api, pod, "Running")
         self.api.delete(self.pod("leaving"))
+        self._stack.callback(self.api.delete, self.pod("leaving", leaving=True), grace=0)
         self._make_jobs_without_pods()
 
     def _make_jobs_without_pods(self) -> None:

@@ -99,17 +99,15 @@ def agent(site: Site, things: Things) -> Watched:
 
 
 def allowed(api: Cluster, asked: Ask, things: Things) -> None:
-    """It is admitted."""
+    """It is admitted. Where the name is taken it is; what was read for a change and is another's by now is read again, as relight does."""
     while True:
         method, path, body = asked(things)
         try:
             ask(api, method, path, body)
         except ApiConflict:
-            if (
-                method == "PATCH"
-            ):  # what was read for it is another's by now: it is read again, as relight does
+            if method == "PATCH":
                 continue
-        return  # of what is to be made only the name is taken
+        return
 
 
 def refused(api: Cluster, case: Case, things: Things) -> None:
