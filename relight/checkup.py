@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from runtime.errors import ProcessError
 from runtime.settings import Settings, read_settings
@@ -143,6 +144,9 @@ RIGHTS: Final = (
 """What actuators need at least: verb, group, resource, subresource."""
 FORBIDDEN: Final = (("create", "", "pods", "exec"), ("get", "", "secrets", ""))
 """What no part of relight should have (design 11)."""
+_ACTUATORS: Final = re.compile(r"system:serviceaccount:(?P<namespace>[^:]+):actuators")
+_BOUND: Final = "relight-actuators-configmaps"
+"""Policy of `deploy/kubernetes/bounds.yaml` that is tried; they are applied together."""
 
 
 def rights() -> Iterator[Finding]:
@@ -163,6 +167,34 @@ def rights() -> Iterator[Finding]:
         yield Finding("rights", Verdict.BAD, f"may {right}, which relight never needs")
     if not missing and not too_much:
         yield Finding("rights", Verdict.GOOD, "what actuators need, and neither exec nor secrets")
+    yield from bounds(cluster.create)
+
+
+def bounds(create: Callable[..., dict[str, Any]]) -> Iterator[Finding]:
+    """The server refuses relight what it does not need, whatever RBAC grants it: seen by a dry run of something that only a bound refuses."""
+    from runtime import paths
+    from runtime.errors import ApiForbidden
+
+    review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+    answer = create("/apis/authentication.k8s.io/v1/selfsubjectreviews", review)
+    who = str(answer["status"]["userInfo"]["username"])
+    account = _ACTUATORS.fullmatch(who)
+    if account is None:
+        why = f"bounds hold for relight's own accounts, and {who} is none of the actuators'; ask with their token"
+        yield Finding("bounds", Verdict.SKIPPED, f"{NOT_KNOWN} {why}")
+        return
+    unmarked = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "relight-doctor"}}
+    try:
+        create(paths.config_maps(account["namespace"]), unmarked, dryRun="All")
+    except ApiForbidden as error:
+        in_force = _BOUND in str(error)
+        told = (
+            "in force" if in_force else f"{NOT_KNOWN} ConfigMaps are refused before a bound is asked: {error}"
+        )
+        yield Finding("bounds", Verdict.GOOD if in_force else Verdict.SKIPPED, told)
+    else:
+        wrong = f"{who} may write any ConfigMap; right would be deploy/kubernetes/bounds.yaml applied (Kubernetes 1.30), with this account in it"
+        yield Finding("bounds", Verdict.BAD, wrong)
 
 
 def _named(right: tuple[str, str, str, str]) -> str:

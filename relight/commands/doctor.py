@@ -13,7 +13,7 @@ CHECKS = ("versions", "topics", "store", "rights")
 @click.option("--only", multiple=True, type=click.Choice(CHECKS), help="Only this check; may be repeated.")
 @output_option
 def command(only: tuple[str, ...], *, output: str) -> None:
-    """Check the broker's topics and partitioner, versions, the store and its schema, nodes' clocks, and rights on the cluster.
+    """Check the broker's topics and partitioner, versions, the store and its schema, nodes' clocks, rights and bounds on the cluster.
 
     \b
     relight doctor

@@ -18,6 +18,7 @@ from actuators.jobs.manifest import REBUILT_FROM
 from actuators.jobs.manifest_store import LABEL, name_for
 from actuators.nodes.isolation_marks import TAINT
 from recovery.annotations import JOB_RETRY_NUM
+from relight.checkup import Verdict, bounds
 from runtime import paths
 from runtime.errors import ApiConflict, ApiForbidden
 from runtime.kubernetes import Cluster
@@ -451,6 +452,13 @@ OF_NOBODY = Case(
     deleted(lambda things: paths.leases(things.site.namespace, "relight-isolation")),
     "no part of relight deletes a Lease",
 )
+
+
+def test_the_doctor_sees_with_the_actuators_token_that_they_are_in_force(
+    actuators: Watched, things: Things
+) -> None:
+    assert [one.verdict for one in bounds(actuators.create)] == [Verdict.GOOD]
+    assert [one.verdict for one in bounds(things.api.create)] == [Verdict.SKIPPED]
 
 
 def test_no_part_deletes_a_lease(things: Things, actuators: Watched, agent: Watched) -> None:

@@ -128,8 +128,17 @@ def test_of_the_sandbox_s_parts_nothing_is_bad_and_what_cannot_be_known_there_sa
     assert other_size[0][1].endswith("number of partitions is 4; right would be 8")
 
 
-def reviewing(allowed: Callable[[str, str], bool]) -> Any:
-    def create(path: str, body: dict[str, Any]) -> dict[str, Any]:
+ADMIN = "kubernetes-admin"
+ACTUATORS = "system:serviceaccount:relight:actuators"
+
+
+def reviewing(allowed: Callable[[str, str], bool], *, who: str = ADMIN) -> Any:
+    def create(path: str, body: dict[str, Any], **query: str) -> dict[str, Any]:
+        if path.endswith("selfsubjectreviews"):
+            return {"status": {"userInfo": {"username": who}}}
+        if path.endswith("configmaps"):
+            assert query == {"dryRun": "All"}
+            return body
         assert path.endswith("selfsubjectaccessreviews")
         asked = body["spec"]["resourceAttributes"]
         return {"status": {"allowed": allowed(asked["verb"], asked["subresource"] or asked["resource"])}}
@@ -159,9 +168,20 @@ def test_rights_that_are_missing_or_too_many_are_named(
             return {"gitVersion": "v1.36.3"}
 
     monkeypatch.setattr("runtime.kubernetes.Cluster", Scripted)
-    found = list(checkup.rights())
+    found = [one for one in checkup.rights() if one.check == "rights"]
 
     if says is None:
         assert [one.verdict for one in found] == [Verdict.GOOD]
     else:
         assert Finding("rights", Verdict.BAD, says) in found
+
+
+def test_a_cluster_without_bounds_is_bad_for_the_account_they_hold_for_and_others_cannot_tell() -> None:
+    (bad,) = checkup.bounds(reviewing(lambda _verb, _what: True, who=ACTUATORS))
+    (not_known,) = checkup.bounds(reviewing(lambda _verb, _what: True, who=ADMIN))
+
+    assert (bad.check, bad.verdict) == ("bounds", Verdict.BAD)
+    assert "bounds.yaml" in bad.detail
+    assert not_known.verdict is Verdict.SKIPPED
+    assert not_known.detail.startswith("not known here, because")
+    assert ADMIN in not_known.detail
