@@ -26,7 +26,7 @@ from sandbox.component import Component
 from sandbox.errors import NotRunning, PartMissing, StartFailed
 
 NODE_ID: Final = 1
-FORMAT_SECONDS: Final = 60
+FORMAT_SECONDS: Final = 120
 FIRST_START_TRIES: Final = 3  # somebody else may take a port between our choice and the bind
 
 # Small heap and the quick compiler only: up in 2 s and 280 MB resident (measured on two cores), fast enough

@@ -25,7 +25,7 @@ from streams.settings import StreamSettings
 T = TypeVar("T")
 
 PARTITIONS = 4
-PATIENCE = 60.0
+PATIENCE = 100.0
 STATE_CONFIG = {"segment.ms": "500", "min.cleanable.dirty.ratio": "0.001", "min.compaction.lag.ms": "2000"}
 ORDINARY_CONFIG = {"segment.bytes": "100000000", "min.compaction.lag.ms": "86400000"}
 """The broker's own small segments and eager cleaner are for the state log; two megabytes do not fit into the one, and the other would take
