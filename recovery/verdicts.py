@@ -264,6 +264,7 @@ def _plan(turn: Turn, case: Case, rule: Rule, answer: Answer) -> None:
         strategy = turn.rulebook.strategies.get(last)
         why = "budget_exhausted" if exhausted else wish.cause or "nothing_left"
         wish = replace(wish, cause=why, reason=f"{wish.reason}; {why.replace('_', ' ')}")
+        rule = rule.model_copy(update={"reason": wish.reason})  # the record says why it came to this
         verdict = last
     if strategy is None:
         _say(turn, case, rule, Verb.RECORD.value, answer, incident_of(turn))

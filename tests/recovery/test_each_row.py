@@ -285,6 +285,8 @@ class TestRow4Isolate:
         assert running.begun()[-1] == "fail_job"
         assert running.incident is not None
         assert running.incident.cause == "budget_exhausted"
+        (failing,) = [one for one in running.decisions if one.verdict == "fail_job"]
+        assert failing.reason.endswith("; budget exhausted")
 
     def test_a_deferred_fault_leaves_the_running_job_alone_until_it_ends(self) -> None:
         running = world()
