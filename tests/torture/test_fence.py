@@ -75,10 +75,13 @@ def try_with(fence: str, broker: KafkaBroker, folder: Path) -> tuple[set[str], d
         f"f{uuid.uuid4().hex[:6]}.",
         folder,
         module="tests.torture.worker",
-        more={"RELIGHT_RECOVERY__FENCE": fence},
+        # A write that is woken on a busy machine has time: what it comes to is the fence's doing, never a timeout's.
+        more={"RELIGHT_RECOVERY__FENCE": fence, "RELIGHT_RECOVERY__TRANSACTION_TIMEOUT": "30s"},
     )
     try:
         return wake_a_stale_owner(pipeline, trap)
+    except AssertionError as error:
+        raise AssertionError(f"fence {fence}: {error}\n{pipeline.logs()}") from error
     finally:
         pipeline.end_all()
 
