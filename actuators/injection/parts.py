@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 from actuators.injection.eligibility import devices_of
@@ -25,6 +26,8 @@ from schemas.cluster import JOB_UID_LABEL, RUN
 DEFAULT_GRACE: Final = 30
 """Kubernetes' own terminationGracePeriodSeconds."""
 INIT_RESOURCES: Final = {"cpu": "100m", "memory": "64Mi"}
+_ZERO: Final = re.compile(r"\+?[0.]*(?![\d.])")
+"""A quantity of nothing, in whatever unit: `0`, `0m`, `0.0Gi`."""
 
 IGNORE_DISRUPTION: Final[Object] = {
     "action": "Ignore",
@@ -56,7 +59,11 @@ def mounts() -> list[Object]:
 
 
 def init_container(pod: Object, options: InjectionOptions) -> Object:
-    """Brings the supervisor. Its resources leave the pod's quality of service as it is."""
+    """Brings the supervisor, and leaves the pod's quality of service as it is.
+
+    Guaranteed is a pod all of whose containers, this one included, have limits of cpu and memory and ask for as much: so it has both, alike.
+    BestEffort is one none of whose containers, init containers included, says anything of cpu or memory: so it says nothing either.
+    """
     made: Object = {
         "name": CONTAINER_NAME,
         "image": options.image,
@@ -64,7 +71,7 @@ def init_container(pod: Object, options: InjectionOptions) -> Object:
         "volumeMounts": [{"name": BIN_VOLUME, "mountPath": BIN}],
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
     }
-    if any((container.get("resources") or {}) for container in pod["containers"]):
+    if any(_asks_for_room(one) for one in [*pod["containers"], *(pod.get("initContainers") or [])]):
         made["resources"] = {"requests": dict(INIT_RESOURCES), "limits": dict(INIT_RESOURCES)}
     return made
 
@@ -113,6 +120,15 @@ def wrapped(command: list[str], options: InjectionOptions) -> list[str]:
 def literal(text: str) -> str:
     """As Kubernetes must be given it: in commands it takes `$$` for a dollar sign and `$(NAME)` for a variable."""
     return text.replace("$$", "$$$$").replace("$(", "$$(")
+
+
+def _asks_for_room(container: Object) -> bool:
+    """Whether Kubernetes counts it for the quality of service: by cpu and memory alone, chips do not matter; nor does an amount of zero."""
+    resources = container.get("resources") or {}
+    amounts = [
+        (resources.get(kind) or {}).get(name) for kind in ("requests", "limits") for name in INIT_RESOURCES
+    ]
+    return any(amount is not None and not _ZERO.match(str(amount)) for amount in amounts)
 
 
 def _value(name: str, value: Any) -> Object:  # noqa: ANN401 - numbers become text

@@ -1,9 +1,11 @@
 """Injection as a pure change: what it adds, what it never touches, and each reason to stay out."""
 
 import copy
+from decimal import Decimal
 from typing import Any
 
 import pytest
+from kubernetes.utils.quantity import parse_quantity
 
 from actuators.injection.inject import inject
 from actuators.injection.options import InjectionOptions, PodSecurity
@@ -208,12 +210,58 @@ def test_what_the_team_set_itself_stays() -> None:
     assert main["env"][:2] == own["env"]
 
 
-def test_the_quality_of_service_of_the_pod_stays() -> None:
-    assert "resources" not in pod_of(injected())["initContainers"][0]
+COUNTED = ("cpu", "memory")
+NOTHING = Decimal(0)
+CHIPS = {"nvidia.com/gpu": 8}
+ROOM = {"cpu": "4", "memory": "8Gi"}
+ALIKE = {"requests": ROOM, "limits": ROOM}
 
-    guaranteed = with_devices("main")
-    made = pod_of(injected(manifest(**{CONTAINERS: [guaranteed]})))["initContainers"][0]["resources"]
-    assert made["requests"] == made["limits"]
+
+@pytest.mark.parametrize(
+    ("pod", "quality"),
+    [
+        ({"main": {}}, "BestEffort"),
+        ({"main": {"limits": CHIPS}}, "BestEffort"),
+        ({"main": {"requests": CHIPS, "limits": CHIPS}}, "BestEffort"),
+        ({"main": {"limits": {**CHIPS, "ephemeral-storage": "9Gi"}, "requests": None}}, "BestEffort"),
+        ({"main": {"limits": {**CHIPS, "cpu": "0", "memory": "0.0Gi"}, "requests": {"cpu": 0}}}, "BestEffort"),
+        ({"main": {"limits": {**CHIPS, **ROOM}}}, "Guaranteed"),
+        ({"main": ALIKE}, "Guaranteed"),
+        ({"main": ALIKE, "init": ALIKE}, "Guaranteed"),
+        ({"main": ALIKE, "init": {}}, "Burstable"),
+        ({"main": {"limits": CHIPS}, "init": {"requests": {"cpu": "100m"}}}, "Burstable"),
+        ({"main": {"requests": {"cpu": "0.5"}, "limits": CHIPS}}, "Burstable"),
+        ({"main": {"requests": {"cpu": "2"}, "limits": ROOM}}, "Burstable"),
+        ({"main": {"limits": {"memory": "8Gi"}}}, "Burstable"),
+    ],
+)  # fmt: skip
+def test_the_quality_of_service_of_the_pod_stays(pod: dict[str, Object], quality: str) -> None:
+    given = manifest(**{CONTAINERS: [container("main", resources=pod["main"])]})
+    if "init" in pod:
+        pod_of(given)["initContainers"] = [container("fetch", resources=pod["init"])]
+
+    assert quality_of(pod_of(given)) == quality
+    assert quality_of(pod_of(injected(given))) == quality
+
+
+def quality_of(pod: Object) -> str:
+    """As `ComputePodQOS` of Kubernetes has it: cpu and memory of all containers, amounts above zero; a limit alone is a request as well."""
+    asked, limited = dict.fromkeys(COUNTED, NOTHING), dict.fromkeys(COUNTED, NOTHING)
+    guaranteed = True
+    for one in [*pod["containers"], *pod.get("initContainers", [])]:
+        resources = one.get("resources") or {}
+        for name in COUNTED:
+            limit = amount_of(resources.get("limits"), name)
+            asked[name] += amount_of(resources.get("requests"), name) or limit
+            limited[name] += limit
+            guaranteed = guaranteed and limit > NOTHING
+    if not any([*asked.values(), *limited.values()]):
+        return "BestEffort"
+    return "Guaranteed" if guaranteed and asked == limited else "Burstable"
+
+
+def amount_of(amounts: Object | None, name: str) -> Decimal:
+    return Decimal(parse_quantity((amounts or {}).get(name, 0)))  # type: ignore[no-untyped-call]
 
 
 def test_a_single_pod_need_not_be_indexed() -> None:
