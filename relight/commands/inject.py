@@ -34,7 +34,7 @@ LEFT_AS_THEY_ARE = 3
 def command(
     file: str, output: Path | None, image: str | None, pod_security: str, *, show_diff: bool, strict: bool
 ) -> None:
-    r"""Inject the supervisor into the Jobs of FILE (YAML or JSON, - for standard input).
+    """Inject the supervisor into the Jobs of FILE (YAML or JSON, - for standard input).
 
     Every Job that is left as it is is named on standard error with the reason. Other objects, comments and style stay as they are.
 

@@ -17,7 +17,7 @@ SECONDS = 60.0
 )
 @output_option
 def command(*, now: bool, output: str) -> None:
-    r"""Resume jobs that stay suspended, and make those anew that were deleted to be made anew, once nobody of relight is at them any more.
+    """Resume jobs that stay suspended, and make those anew that were deleted to be made anew, once nobody of relight is at them any more.
 
     \b
     relight let-go
