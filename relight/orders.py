@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -10,6 +9,7 @@ from typing import Final, TypeVar
 
 import click
 
+from relight.signature import by_option
 from runtime.errors import BrokerAway, ProcessError
 from runtime.kafka import KafkaClients, explain
 from runtime.settings import Settings, read_settings
@@ -26,8 +26,7 @@ _Command = TypeVar("_Command", bound=Callable[..., None])
 def order_options(command: _Command) -> _Command:
     """Who orders it and why; both stand in the record."""
     why = click.option("--reason", required=True, help="Why, for the record.")
-    who = click.option("--by", default=getpass.getuser, show_default="your login", help="Who orders it.")
-    return why(who(command))
+    return why(by_option("Who orders it.")(command))
 
 
 def checked_subject(subject: str, *kinds: str) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import click
 
+from relight.signature import by_option
 from schemas.wording import agreeing, counted
 
 if TYPE_CHECKING:
@@ -88,9 +89,7 @@ def schema() -> None:
 @_folders
 @click.option("--bootstrap", help="Broker, host:port; RELIGHT_KAFKA__BOOTSTRAP otherwise.")
 @click.option("--cluster", help="Id of the cluster; RELIGHT_CLUSTER otherwise.")
-@click.option(
-    "--by", envvar=["USER", "LOGNAME"], required=True, help="Who releases it; recorded with the release."
-)
+@by_option("Who releases it; recorded with the release.")
 @click.option(
     "--patience", type=click.FloatRange(1, 600), default=30, show_default=True, help="Seconds to wait."
 )
