@@ -67,7 +67,7 @@ class Checkpoints:
 
     def write_part(self, step: int, body: bytes) -> str:
         """This rank's own bytes; returns their digest, for the manifest."""
-        folder = self._of(step)
+        folder = self.folder_of(step)
         folder.mkdir(parents=True, exist_ok=True)
         _write(folder / _part(self._rank), body)
         return _digest(body)
@@ -85,15 +85,15 @@ class Checkpoints:
             "step_seconds": step_seconds,
         }
         body = json.dumps(manifest).encode()
-        new = self._of(step) / f"{MANIFEST}.new"
+        new = self.folder_of(step) / f"{MANIFEST}.new"
         _write(new, json.dumps({"manifest": manifest, "digest": _digest(body)}).encode())
         with self.fence.held():
             new.replace(new.with_name(MANIFEST))
             _sync(new.parent)
         self._forget_old()
 
-    def _of(self, step: int) -> Path:
-        # The epoch is part of the name: what a process of an old one still writes is never mixed with ours.
+    def folder_of(self, step: int) -> Path:
+        """Where this epoch saves a step: what a process of an old epoch still writes is never mixed with it."""
         return self._folder / f"step-{step:09d}-epoch-{self.fence.epoch:06d}"
 
     def _verified(self, folder: Path) -> Saved | None:

@@ -12,6 +12,7 @@ import signal
 import socket
 import sys
 import time
+from pathlib import Path
 
 from sandbox.training import rendezvous
 from sandbox.training.checkpoints import Checkpoints, Saved
@@ -78,6 +79,8 @@ class Rank:
         state = self._state_of(saved)
         say(self._settings, "started", step=state.step)
         tell("milestone", "checkpoint_loaded")
+        if saved is not None:
+            _tell_checkpoint(saved.step, "restored", saved.folder)
         return state, Pace(saved.step_seconds if saved else None, self._settings.stable_within)
 
     def _state_of(self, saved: Saved | None) -> State:
@@ -108,7 +111,12 @@ class Rank:
             return b"published"
 
         self._exchange.together(digest.encode(), publish)
-        tell("checkpoint", state.step)
+        _tell_checkpoint(state.step, "end", self._checkpoints.folder_of(state.step))
+
+
+def _tell_checkpoint(step: int, edge: str, folder: Path) -> None:
+    """Never the `begin` of a save: these jobs save every second, and a supervisor keeps one word every two seconds (docs/supervisor.md)."""
+    tell("checkpoint", step, edge=edge, tier="remote", path=str(folder))
 
 
 def say(settings: Settings, what: str, **more: object) -> None:

@@ -342,16 +342,36 @@ def test_progress_and_milestones_are_told_in_words_a_supervisor_reads(job: Job, 
         supervisor.bind(str(tmp_path / "s"))
         job.world = 1
         job.start(step_seconds=0.0, environment={"RELIGHT_PROGRESS": str(tmp_path / "s")})
-        told = []
-        while f"checkpoint {STEPS}" not in told:
+        told: list[str] = []
+        while not told or not told[-1].startswith(f"checkpoint {STEPS} "):
             supervisor.settimeout(SECONDS)
-            told.append(supervisor.recv(256).decode())
+            told.append(supervisor.recv(4096).decode())
         assert job.codes() == [0]
     assert told[:2] == ["milestone communication_ready", "milestone checkpoint_loaded"]
     assert "milestone first_step" in told
     word, step, more = [line for line in told if line.startswith("step ")][-1].split(maxsplit=2)
     assert (word, step) == ("step", str(STEPS))
     assert json.loads(more)["step_seconds"] > 0
+    newest = job.manifests()[-1].parent
+    assert json.loads(told[-1].split(maxsplit=2)[2]) == {"edge": "end", "tier": "remote", "path": str(newest)}
+
+
+@pytest.mark.slow
+def test_what_was_restored_is_told_with_its_step_and_its_place(job: Job, tmp_path: Path) -> None:
+    job.world = 1
+    job.start(step_seconds=0.0)
+    assert job.codes() == [0]
+    saved = job.manifests()[-1].parent
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as supervisor:
+        supervisor.bind(str(tmp_path / "s"))
+        supervisor.settimeout(SECONDS)
+        job.start(epoch=2, environment={"RELIGHT_PROGRESS": str(tmp_path / "s")})
+        told = [supervisor.recv(4096).decode() for _ in range(3)]
+        assert job.codes() == [0]
+    assert told[:2] == ["milestone communication_ready", "milestone checkpoint_loaded"]
+    word, step, more = told[2].split(maxsplit=2)
+    assert (word, step) == ("checkpoint", str(STEPS))
+    assert json.loads(more) == {"edge": "restored", "tier": "remote", "path": str(saved)}
 
 
 def test_stable_is_said_once_after_five_steps_as_fast_as_before_and_never_without_a_baseline() -> None:
