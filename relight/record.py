@@ -104,7 +104,7 @@ SELECT event_time, kind, run, node, chip, code, state, detail, nullIf(exit_code,
 FROM {db}.signals_once WHERE event_id = {event:String}
 """
 EXPLAINED: Final = """
-SELECT at, subject, verdict, rule, ladder_row, mode, reason, incident, count, flags, looked_at, rulebook
+SELECT at, subject, verdict, rule, ladder_row, mode, reason, incident, nullIf(count, -1) AS count, flags, looked_at, rulebook
 FROM {db}.explained WHERE trigger = {event:String} ORDER BY at
 """
 LIKE: Final = """

@@ -147,7 +147,18 @@ FROM
         1 AS ordinal,
         'evidence' AS link,
         -1 AS attempt,
-        any(concat(s.kind, ' ', s.code, if(s.node = '', '', concat(' on ', s.node)), if(s.chip = '', '', concat(' chip ', s.chip)))) AS what,
+        any(arrayStringConcat(arrayFilter(part -> part != '', [
+            toString(s.kind),
+            toString(s.code),
+            multiIf(
+                s.kind != 'process_exit', '',
+                s.exit_signal != 0, concat('signal ', toString(s.exit_signal)),
+                s.exit_code >= 0, concat('code ', toString(s.exit_code)),
+                ''),
+            if(s.oom, '(out of memory)', ''),
+            if(s.kind = 'process_exit' AND s.rank >= 0, concat('of rank ', toString(s.rank)), ''),
+            if(s.node = '', '', concat('on ', s.node)),
+            if(s.chip = '', '', concat('chip ', s.chip))]), ' ')) AS what,
         any(s.detail) AS detail,
         s.event_id AS event_id,
         '' AS rulebook
@@ -160,7 +171,8 @@ FROM
     GROUP BY d.cluster, d.incident, s.event_id
     UNION ALL
     SELECT cluster, incident, toDateTime64(min(d.arrived), 6, 'UTC'), 2, 'decision', toInt32(any(d.attempt)),
-        any(concat(d.verdict, ' by ', d.rule, ' (row ', d.ladder_row, ')', if(d.mode = 'shadow', ', shadow', ''))), any(d.reason), event_id, any(d.rulebook)
+        any(concat(d.verdict, ' by ', d.rule, if(d.ladder_row = '', '', concat(' (row ', d.ladder_row, ')')), if(d.mode = 'shadow', ', shadow', ''))),
+        any(d.reason), event_id, any(d.rulebook)
     FROM {db}.decisions AS d
     WHERE incident != ''
     GROUP BY cluster, incident, event_id
@@ -221,7 +233,9 @@ SELECT
     any(d.count) AS count,
     any(d.flags) AS flags,
     arrayMap(c -> concat(
-            JSONExtractString(c, 'rule'), ' (row ', JSONExtractString(c, 'row'), '): ', JSONExtractString(c, 'outcome'),
+            JSONExtractString(c, 'rule'),
+            if(JSONExtractString(c, 'row') = '', '', concat(' (row ', JSONExtractString(c, 'row'), ')')),
+            ': ', JSONExtractString(c, 'outcome'),
             if(JSONExtractString(c, 'detail') = '', '', concat(', ', JSONExtractString(c, 'detail')))),
         JSONExtractArrayRaw(any(d.considered))) AS looked_at,
     any(d.rulebook) AS rulebook,
@@ -229,6 +243,8 @@ SELECT
 FROM {db}.decisions AS d
 GROUP BY cluster, incident, trigger, event_id;
 
+-- Budgets are what the last decision says, and before the first one what recovery will read from the workload: a job-retry-num that is absent or
+-- outside its domain is 0, a pod-retry-num is then the rulebook's, and that is not known here (recovery 2).
 CREATE OR REPLACE VIEW {db}.jobs AS
 WITH seen AS
 (
@@ -240,6 +256,10 @@ WITH seen AS
         argMax(size, arrived) AS size,
         argMax(supervised, arrived) AS supervised,
         argMax(annotations, arrived) AS annotations,
+        toUInt16OrNull(extract(annotations['fault-tolerance/job-retry-num'], '^\\s*([0-9]+)\\s*$')) AS job_retries_wished,
+        toUInt16OrNull(extract(annotations['fault-tolerance/pod-retry-num'], '^\\s*([0-9]+)\\s*$')) AS pod_retries_wished,
+        toUInt16OrZero(annotations['relight.dev/job-retries-used']) AS job_retries_mirrored,
+        toUInt16OrZero(annotations['relight.dev/pod-retries-used']) AS pod_retries_mirrored,
         max(epoch) AS epoch,
         min(arrived) AS first_seen,
         max(arrived) AS last_seen
@@ -257,16 +277,16 @@ WITH seen AS
     SELECT
         cluster,
         run,
-        argMax(job_retries_used, arrived) AS job_retries_used,
-        argMax(job_retry_num, arrived) AS job_retry_num,
-        argMax(pod_retries_used, arrived) AS pod_retries_used,
-        argMax(pod_retry_num, arrived) AS pod_retry_num,
-        argMax(unconditional_chain, arrived) AS unconditional_chain,
-        argMax(hang_chain, arrived) AS hang_chain,
-        max(schedule_count) AS schedule_count,
+        max(d.schedule_count) AS schedule_count, -- 1 and more where counters were told
+        argMaxIf(d.job_retries_used, arrived, d.schedule_count > 0) AS job_retries_used,
+        argMaxIf(d.job_retry_num, arrived, d.schedule_count > 0) AS job_retry_num,
+        argMaxIf(d.pod_retries_used, arrived, d.schedule_count > 0) AS pod_retries_used,
+        argMaxIf(d.pod_retry_num, arrived, d.schedule_count > 0) AS pod_retry_num,
+        argMaxIf(d.unconditional_chain, arrived, d.schedule_count > 0) AS unconditional_chain,
+        argMaxIf(d.hang_chain, arrived, d.schedule_count > 0) AS hang_chain,
         uniqExactIf(incident, incident != '') AS incidents,
         argMaxIf(incident, arrived, incident != '') AS last_incident
-    FROM {db}.decisions_once
+    FROM {db}.decisions_once AS d
     WHERE run != ''
     GROUP BY cluster, run
 )
@@ -279,12 +299,12 @@ SELECT
     seen.size AS size,
     seen.supervised AS supervised,
     seen.annotations AS annotations,
-    counted.job_retries_used AS job_retries_used,
-    counted.job_retry_num AS job_retry_num,
-    counted.pod_retries_used AS pod_retries_used,
-    counted.pod_retry_num AS pod_retry_num,
-    greatest(toInt32(counted.job_retry_num) - counted.job_retries_used, 0) AS job_retries_left,
-    greatest(toInt32(counted.pod_retry_num) - counted.pod_retries_used, 0) AS pod_retries_left,
+    if(counted.schedule_count > 0, counted.job_retries_used, seen.job_retries_mirrored) AS job_retries_used,
+    multiIf(counted.schedule_count > 0, counted.job_retry_num, seen.job_retries_wished <= 128, assumeNotNull(seen.job_retries_wished), 0) AS job_retry_num,
+    if(counted.schedule_count > 0, counted.pod_retries_used, seen.pod_retries_mirrored) AS pod_retries_used,
+    if(counted.schedule_count > 0, counted.pod_retry_num, seen.pod_retries_wished) AS pod_retry_num,
+    greatest(toInt32(job_retry_num) - job_retries_used, 0) AS job_retries_left,
+    if(isNull(pod_retry_num), NULL, greatest(toInt32(pod_retry_num) - pod_retries_used, 0)) AS pod_retries_left,
     counted.unconditional_chain AS unconditional_chain,
     counted.hang_chain AS hang_chain,
     counted.incidents AS incidents,
@@ -297,6 +317,7 @@ FROM seen
 LEFT JOIN ended ON ended.cluster = seen.cluster AND ended.run = seen.run
 LEFT JOIN counted ON counted.cluster = seen.cluster AND counted.run = seen.run;
 
+-- A release ends what was asked and answered before it; what follows may be a hold that nobody has answered yet, or the node's own of no incident.
 CREATE OR REPLACE VIEW {db}.node_standing AS
 WITH seen AS
 (
@@ -324,9 +345,11 @@ WITH seen AS
         node_uid,
         argMaxIf(code, at, what IN ('hold_request', 'held') AND code != '') AS code,
         argMaxIf(incident, at, what = 'hold_request') AS incident,
+        maxIf(at, what = 'hold_request') AS requested_at,
         maxIf(at, what IN ('hold_request', 'held')) AS asked_at,
         argMaxIf(if(what = 'isolated', 'held', answer), at, what IN ('hold_answer', 'isolated', 'isolate_node')) AS answer,
         argMaxIf(cause, at, what IN ('hold_answer', 'isolated', 'isolate_node')) AS cause,
+        maxIf(at, what IN ('hold_answer', 'isolated', 'isolate_node')) AS answered_at,
         maxIf(at, what IN ('release_node', 'release', 'released', 'taint_removed')) AS released_at
     FROM {db}.isolation_history
     GROUP BY cluster, node_uid
@@ -335,17 +358,17 @@ SELECT
     seen.cluster AS cluster,
     seen.node AS node,
     seen.node_uid AS node_uid,
-    if(held.asked_at > held.released_at AND held.answer != 'refused', held.code, '') AS held_for,
+    if(held.asked_at > held.released_at AND answer != 'refused', held.code, '') AS held_for,
     if(held_for = '', NULL, held.asked_at) AS since,
-    held.answer AS answer,
+    if(least(held.asked_at, held.answered_at) > held.released_at, held.answer, '') AS answer,
     seen.ready AS ready,
     seen.cordoned AS cordoned,
     seen.our_taint AS our_taint,
     faulty.faults_24h AS faults_24h,
-    held.incident AS incident,
+    if(held.requested_at > held.released_at, held.incident, '') AS incident,
     multiIf(
         held_for = '', '',
-        held.answer = 'blocked', concat('not isolated: ', held.cause, '; raise the limit or release by hand'),
+        answer = 'blocked', concat('not isolated: ', held.cause, '; raise the limit or release by hand'),
         NOT seen.our_taint, 'asked for, the taint is not seen yet',
         'diagnose, repair, benchmark, then `relight release`') AS next_step
 FROM seen

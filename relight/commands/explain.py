@@ -11,8 +11,8 @@ from relight.tables import output_option, plain, show
 if TYPE_CHECKING:
     from audit.store import Store
 
-_OF_EXITS: Final = frozenset({"exit_code", "exit_signal", "ordered_by_relight"})
-"""What other events do not have, and do not show."""
+_OF_SOME: Final = frozenset({"exit_code", "exit_signal", "ordered_by_relight", "ladder_row", "count"})
+"""What only exits, or decisions by a row or by a rule that counts, have; the others do not show it."""
 
 
 @click.command()
@@ -47,7 +47,7 @@ def command(event_id: str, *, output: str) -> None:
             told = [
                 (column, value)
                 for column, value in zip(columns, row, strict=True)
-                if column not in _OF_EXITS or value is not None
+                if column not in _OF_SOME or value not in (None, "")
             ]
             show(("what", "value"), told, output, title=title)
     if not decisions[1]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Literal
@@ -18,7 +18,15 @@ from schemas.commands import Command, Outcome, OutcomeResult, StepName
 from schemas.envelope import Payload, encode, make_event
 from schemas.facts import PodBound, RunEnded, RunSeen, WorkloadKind
 from schemas.ids import derive_id, run_subject
-from schemas.records import Decision, FaultDomain, Incident, IncidentResult, IncidentState, RulebookRelease
+from schemas.records import (
+    Counters,
+    Decision,
+    FaultDomain,
+    Incident,
+    IncidentResult,
+    IncidentState,
+    RulebookRelease,
+)
 from schemas.signals import (
     Checkpoint,
     CheckpointTier,
@@ -83,7 +91,15 @@ class Story:
         return id or derive_id(topics.SIGNALS.name, record.offset)
 
     def decision(
-        self, run: str, incident: str, attempt: int, verdict: str, at: float, trigger: str = "t"
+        self,
+        run: str,
+        incident: str,
+        attempt: int,
+        verdict: str,
+        at: float,
+        trigger: str = "t",
+        *,
+        counters: Counters | None = None,
     ) -> None:
         decision = Decision(
             verdict=verdict,
@@ -99,6 +115,7 @@ class Story:
             code="ascend/80E01801",
             node=NODE.name,
             chip=CHIP.id,
+            counters=counters,
         )
         self.tell(topics.DECISIONS, run_subject(run), decision, at)
 
@@ -180,7 +197,7 @@ class Story:
         placement = Placement(run=run, pod=pod, pod_uid=f"{pod}-uid", epoch=epoch)
         self.tell(topics.SIGNALS, run_subject(run), PodBound(node=NODE, placement=placement), at)
 
-    def seen(self, run: str, at: float) -> None:
+    def seen(self, run: str, at: float, *, annotations: Mapping[str, str] | None = None) -> None:
         """The watcher's word that the run's workload object is there."""
         seen = RunSeen(
             run=run,
@@ -191,6 +208,7 @@ class Story:
             epoch=1,
             size=4,
             supervised=True,
+            annotations=dict(annotations or {}),
         )
         self.tell(topics.SIGNALS, run_subject(run), seen, at)
 

@@ -5,19 +5,29 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from datetime import UTC, date, datetime
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
 from audit.migrate import migrate
 from audit.settings import StoreSettings
 from audit.store import Store
+from recovery.annotations import JOB_RETRY_NUM, POD_RETRY_NUM, read_annotations
 from rules.packaged import default_content
+from schemas.cluster import POD_RETRIES_USED, RETRIES_USED
 from schemas.commands import StepName
-from schemas.mailbox import HoldAnswer, HoldCause, HoldRequest
-from schemas.records import IncidentResult, IncidentState
-from schemas.signals import Milestone, MilestoneName, Placement, RepairResult
-from schemas.topics import EXTERNAL_SIGNALS, INBOX, SIGNALS
+from schemas.facts import NodeSeen
+from schemas.mailbox import HoldAnswer, HoldCause, HoldRequest, ReleaseNodeOrder
+from schemas.records import (
+    Considered,
+    Counters,
+    Decision,
+    FaultDomain,
+    IncidentResult,
+    IncidentState,
+)
+from schemas.signals import HangEvidence, Milestone, MilestoneName, Placement, ProcessExit, RepairResult
+from schemas.topics import DECISIONS, EXTERNAL_SIGNALS, INBOX, SIGNALS
 from tests.audit.story import CHIP, NODE, START, Story, in_place, put
 
 pytestmark = pytest.mark.slow
@@ -227,25 +237,30 @@ def test_the_chain_of_an_incident_leads_from_the_evidence_to_stable(story: Story
     assert "told 4 pods to stop" in [what for _, what, _ in rows]
 
 
-def test_why_a_node_was_isolated_is_answered(story: Story, read: Any) -> None:
-    cause = HoldCause(
+ASKED_FOR = HoldRequest(
+    node=NODE,
+    run="run-1",
+    incident="inc-1",
+    attempt=1,
+    cause=HoldCause(
         namespace="ascend", code="80E01801", chip=CHIP, evidence="e", ladder_class="isolate", seen_at=START
-    )
-    story.tell(
-        INBOX,
-        f"node/{NODE.uid}",
-        HoldRequest(
-            node=NODE,
-            run="run-1",
-            incident="inc-1",
-            attempt=1,
-            cause=cause,
-            reason="third in 24 h",
-            rule="repeats",
-        ),
-        5,
-    )
-    story.tell(INBOX, "run/run-1", HoldAnswer(node=NODE, incident="inc-1", attempt=1, answer="held"), 6)
+    ),
+    reason="third in 24 h",
+    rule="repeats",
+)
+STANDING = "SELECT held_for, isNull(since), answer, incident, next_step != '' FROM {db}.node_standing"
+
+
+def ask_to_hold(story: Story, incident: str, at: float, answer: Literal["held", "refused"] | None) -> None:
+    request = ASKED_FOR.model_copy(update={"incident": incident})
+    story.tell(INBOX, f"node/{NODE.uid}", request, at)
+    if answer:
+        given = HoldAnswer(node=NODE, incident=incident, attempt=1, answer=answer)
+        story.tell(INBOX, "run/run-1", given, at + 1)
+
+
+def test_why_a_node_was_isolated_is_answered(story: Story, read: Any) -> None:
+    ask_to_hold(story, "inc-1", 5, "held")
 
     found = read()(
         "SELECT what, node, run, code, chip, answer, reason FROM {db}.isolation_history ORDER BY at"
@@ -254,6 +269,124 @@ def test_why_a_node_was_isolated_is_answered(story: Story, read: Any) -> None:
     assert found == [
         ("hold_request", "node-1", "run-1", "ascend/80E01801", "SN-1", "", "third in 24 h"),
         ("hold_answer", "node-1", "run-1", "", "", "held", ""),
+    ]
+
+
+def test_a_node_that_was_released_stands_as_one_nobody_asked_for(story: Story, read: Any) -> None:
+    story.tell(SIGNALS, f"node/{NODE.uid}", NodeSeen(node=NODE, ready=True), 0)
+    ask_to_hold(story, "inc-1", 5, "held")
+    before = read()(STANDING)
+    story.tell(INBOX, f"node/{NODE.uid}", ReleaseNodeOrder(by="sre", reason="repaired"), 10)
+    released = read()(STANDING)
+    ask_to_hold(story, "inc-2", 15, None)
+    asked_anew = read()(STANDING)
+    story.tell(INBOX, f"node/{NODE.uid}", ReleaseNodeOrder(by="sre", reason="repaired"), 20)
+    own = Decision(
+        verdict="hold", rule="lemon", row="4", reason="third", rulebook="r", trigger="t", trigger_time=START,
+        domain=FaultDomain.NODE, code="ascend/80E01801",
+    )  # fmt: skip
+    story.tell(DECISIONS, f"node/{NODE.uid}", own, 25)
+    held_by_itself = read()(STANDING)
+
+    assert before == [("ascend/80E01801", 0, "held", "inc-1", 1)]
+    assert released == [("", 1, "", "", 0)]
+    assert asked_anew == [("ascend/80E01801", 0, "", "inc-2", 1)]
+    assert held_by_itself == [("ascend/80E01801", 0, "", "", 1)]
+
+
+def test_a_hold_that_was_refused_says_so(story: Story, read: Any) -> None:
+    story.tell(SIGNALS, f"node/{NODE.uid}", NodeSeen(node=NODE, ready=True), 0)
+    ask_to_hold(story, "inc-1", 5, "refused")
+
+    assert read()(STANDING) == [("", 1, "refused", "inc-1", 0)]
+
+
+BUDGETS = "SELECT job_retries_used, job_retry_num, job_retries_left, pod_retries_used, pod_retry_num, pod_retries_left FROM {db}.jobs"
+
+
+@pytest.mark.parametrize(
+    ("annotations", "job", "pod"),
+    [
+        ({JOB_RETRY_NUM: "3"}, (0, 3, 3), (0, None, None)),
+        ({JOB_RETRY_NUM: " 128 ", POD_RETRY_NUM: "2"}, (0, 128, 128), (0, 2, 2)),
+        ({JOB_RETRY_NUM: "3", RETRIES_USED: "2", POD_RETRY_NUM: "1", POD_RETRIES_USED: "4"}, (2, 3, 1), (4, 1, 0)),
+        ({JOB_RETRY_NUM: "129", POD_RETRY_NUM: "two"}, (0, 0, 0), (0, None, None)),
+        ({}, (0, 0, 0), (0, None, None)),
+    ],
+)  # fmt: skip
+def test_before_the_first_decision_a_budget_is_what_the_job_asks_for(
+    story: Story, read: Any, annotations: dict[str, str], job: tuple[int, ...], pod: tuple[int | None, ...]
+) -> None:
+    story.seen("run-1", 0, annotations=annotations)
+
+    assert read()(BUDGETS) == [(*job, *pod)]
+    wished = read_annotations(annotations, pod_retry_default=0)
+    assert (job[1], pod[1] or 0) == (wished.job_retry_num, wished.pod_retry_num)
+
+
+def test_a_decision_that_tells_no_counters_changes_no_budget(story: Story, read: Any) -> None:
+    story.seen("run-1", 0, annotations={JOB_RETRY_NUM: "3", POD_RETRY_NUM: "2"})
+    story.decision("run-1", "inc-0", 0, "record", 1)
+    told_nothing = read()(BUDGETS)
+    counters = Counters(job_retries_used=1, job_retry_num=3, pod_retries_used=1, pod_retry_num=5)
+    story.decision("run-1", "inc-1", 1, "in_place_recovery", 2, counters=counters)
+    story.decision("run-1", "inc-1", 1, "record", 3)
+    counted = read()(BUDGETS)
+
+    assert told_nothing == [(0, 3, 3, 0, 2, 2)]
+    assert counted == [(1, 3, 2, 1, 5, 4)]
+
+
+@pytest.mark.parametrize(
+    ("end", "what"),
+    [
+        ({"exit_code": 1, "rank": 1, "node": NODE}, "process_exit code 1 of rank 1 on node-1"),
+        ({"exit_code": 0, "rank": 0}, "process_exit code 0 of rank 0"),
+        ({"exit_code": 0, "signal": 15, "node": NODE}, "process_exit signal 15 on node-1"),
+        ({"exit_code": 137, "signal": 9, "oom": True, "rank": 2}, "process_exit signal 9 (out of memory) of rank 2"),
+    ],
+)  # fmt: skip
+def test_an_end_in_the_chain_says_how_and_of_which_rank_as_far_as_it_is_known(
+    story: Story, read: Any, end: dict[str, Any], what: str
+) -> None:
+    where = Placement(run="run-1", rank=end.pop("rank", None))
+    story.tell(SIGNALS, "run/run-1", ProcessExit(placement=where, start=1, **end), 0, id="end")
+    story.decision("run-1", "inc-1", 1, "in_place_recovery", 1, "end")
+
+    assert read()("SELECT what FROM {db}.cause_chain WHERE link = 'evidence'") == [(what,)]
+
+
+def test_a_fault_in_the_chain_has_no_gap_where_nothing_is_known(story: Story, read: Any) -> None:
+    story.fault("run-1", 0, id="fault")
+    story.tell(
+        SIGNALS,
+        "run/run-1",
+        HangEvidence(placement=Placement(run="run-1"), state="stalled", method="steps", last_progress=START),
+        1,
+        id="hang",
+    )
+    story.decision("run-1", "inc-1", 1, "in_place_recovery", 2, "fault")
+    story.decision("run-1", "inc-1", 1, "merge", 3, "hang")
+
+    found = read()("SELECT what FROM {db}.cause_chain WHERE link = 'evidence' ORDER BY at")
+
+    assert found == [("chip_fault ascend/80E01801 on node-1 chip SN-1",), ("hang",)]
+
+
+def test_a_decision_by_no_row_of_the_ladder_names_none(story: Story, read: Any) -> None:
+    rule, row = (
+        Considered(rule=rule, row=row, outcome="not_matched") for rule, row in (("gap", ""), ("repeats", "4"))
+    )
+    decision = Decision(
+        verdict="record", rule="gap", row="", reason="late", rulebook="r", trigger="t", trigger_time=START,
+        incident="inc-1", domain=FaultDomain.POD, considered=(rule, row),
+    )  # fmt: skip
+    story.tell(DECISIONS, "run/run-1", decision, 1)
+
+    found = read()
+    assert found("SELECT what FROM {db}.cause_chain WHERE link = 'decision'") == [("record by gap",)]
+    assert found("SELECT looked_at FROM {db}.explained") == [
+        (["gap: not_matched", "repeats (row 4): not_matched"],)
     ]
 
 

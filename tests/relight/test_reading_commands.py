@@ -22,7 +22,7 @@ from sandbox.clickhouse import ClickHouse
 from schemas.commands import StepName
 from schemas.facts import NodeSeen, RunSeen, WorkloadKind
 from schemas.mailbox import HoldAnswer, HoldCause, HoldRequest, PauseOrder, ResumeOrder
-from schemas.records import Decision, FaultDomain, IncidentState
+from schemas.records import Considered, Decision, FaultDomain, IncidentState
 from schemas.signals import Placement, ProcessExit
 from schemas.topics import DECISIONS, INBOX, SIGNALS
 from tests.audit.story import CHIP, NODE, START, Story, in_place, put
@@ -42,6 +42,7 @@ def told() -> Story:
         epoch=1,
         size=4,
         supervised=True,
+        annotations={"fault-tolerance/job-retry-num": "3"},
     )
     story.tell(SIGNALS, "run/run-1", seen, 0)
     in_place(story, "run-1", "inc-1", (2, 12, 15, 18, 19, 30))
@@ -185,6 +186,9 @@ def test_jobs_show_counters_and_budgets(relight: Any) -> None:
         1,
         "inc-1",
     )
+    assert (found["job_retries_left"], found["pod_retries_left"]) == (3, None)
+    (listed,) = (line for line in relight("jobs").output.splitlines() if " llama " in line)
+    assert [cell.strip() for cell in listed.strip("│").split("│")][4:6] == ["3", "-"]
 
 
 def test_nodes_say_for_what_they_are_held_and_what_comes_next(relight: Any) -> None:
@@ -229,6 +233,30 @@ def test_an_end_of_a_process_is_explained_with_its_code_and_whether_relight_orde
     assert (crashed["exit_code"], crashed["exit_signal"], crashed["ordered_by_relight"]) == (17, None, 0)
     assert (stopped["exit_signal"], stopped["ordered_by_relight"]) == (15, 1)
     assert "exit_code" not in relight("explain", "fault-inc-1").output
+
+
+def test_what_a_decision_does_not_have_is_not_shown_of_it(relight: Any, filled: Store) -> None:
+    story = Story(offsets={"decisions.v1": 900})
+    for trigger, row, count in (("counted", "4", 3), ("late", "", None)):
+        decision = Decision(
+            verdict="record", rule="gap", row=row, reason="late", rulebook="r", trigger=trigger, trigger_time=START, count=count,
+            domain=FaultDomain.POD, considered=(Considered(rule="gap", row=row, outcome="matched"),),
+        )  # fmt: skip
+        story.tell(DECISIONS, "run/run-l", decision, 1)
+    put(filled, story.records)
+
+    counted, late = relight("explain", "counted").output, relight("explain", "late").output
+
+    assert "gap (row 4): matched" in counted
+    assert "gap: matched" in late
+    shown = {line.strip("│ ").split("│")[0].strip() for line in late.splitlines()}
+    assert {"verdict", "rule", "flags"} <= shown
+    assert not {"count", "ladder_row"} & shown
+    assert "-1" not in late
+    assert {"count", "ladder_row"} <= {
+        line.strip("│ ").split("│")[0].strip() for line in counted.splitlines()
+    }
+    assert rows(relight("explain", "late", "-o", "json"))[0]["count"] is None
 
 
 def test_sql_reads_and_nothing_else(relight: Any) -> None:
