@@ -91,6 +91,29 @@ def test_what_we_stay_out_of_would_not_have_been_admitted(
         create(api, namespace, forced)
 
 
+@real_plane_only("the class of a pod is the API server's word")
+@pytest.mark.parametrize(
+    ("resources", "quality"),
+    [
+        ({"limits": {"nvidia.com/gpu": 8}}, "BestEffort"),
+        ({"limits": {"nvidia.com/gpu": 8, "cpu": "0", "memory": "0"}}, "BestEffort"),
+        ({"limits": {"nvidia.com/gpu": 8, "cpu": "4", "memory": "8Gi"}}, "Guaranteed"),
+        ({"limits": {"nvidia.com/gpu": 8}, "requests": {"cpu": "4"}}, "Burstable"),
+    ],
+)
+def test_a_pod_keeps_its_quality_of_service(
+    api: Cluster, namespace: str, resources: Object, quality: str
+) -> None:
+    given = manifest(**{CONTAINERS: [container(resources=resources)]})
+    wait_until(lambda: _has_account(api, namespace))
+
+    for name, job in (("bare", given), ("injected", inject(given, OPTIONS).manifest)):
+        made = api.create(
+            paths.pods(namespace), {"metadata": {"name": name}, "spec": job["spec"]["template"]["spec"]}
+        )
+        assert made["status"]["qosClass"] == quality, name
+
+
 @real_plane_only("levels of pod security are Kubernetes' own")
 def test_a_namespace_that_enforces_a_level_refuses_injected_pods_which_is_why_we_stay_out(
     api: Cluster,
