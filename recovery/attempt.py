@@ -33,7 +33,7 @@ from recovery.plan import (
 )
 from recovery.pods import forget_past_exits
 from recovery.run_state import handle_evidence, run_of
-from recovery.safe_end import descend, hold_on, not_ours, safe_end
+from recovery.safe_end import descend, hold_on, not_ours, wait_for_a_word
 from recovery.stable import became_stable
 from recovery.standstill import move_again
 from recovery.turn import Turn
@@ -332,20 +332,10 @@ def attribute_again(turn: Turn, incident: IncidentCell, cause: str) -> None:
     turn.put(INCIDENT_CELL, waiting)
 
 
-def _wait_for_a_word(turn: Turn, incident: IncidentCell) -> None:
-    """Whether they were stopped is not known, so after the patience they are started, which changes nothing for those that run."""
-    since = incident.held_since or turn.now
-    patience = turn.rulebook.settings.api_hold
-    if turn.now - since >= patience:
-        safe_end(turn, incident, f"held for {patience}: no actuator answers, and its processes move again")
-        return
-    turn.put(INCIDENT_CELL, steps.waits_for_a_word(turn, incident))
-
-
 def due_came(turn: Turn, incident: IncidentCell) -> None:
     """The incident's due time: a look, or a deadline."""
     if steps.is_unheard(incident) and move_again(turn, incident):
-        _wait_for_a_word(turn, incident)
+        wait_for_a_word(turn, incident)
         return
     if incident.deadline is not None and turn.now < incident.deadline:
         steps.look(turn, incident)

@@ -7,7 +7,7 @@ that has done nothing costs nothing. A job is let go only when nothing else is l
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Final
 
 from recovery import steps
@@ -95,12 +95,11 @@ def came_too_late(turn: Turn, incident: IncidentCell, outcome: Outcome) -> None:
     if move_again(turn, incident) and not (incident.acted or outcome.effects or incident.told >= 0):
         give_up(turn, incident)
         return
-    since = incident.held_since or turn.now
-    ends = since + turn.rulebook.settings.api_hold
-    if turn.now >= ends:
+    patience = turn.rulebook.settings.api_hold
+    if steps.is_out_of_patience(turn, incident, patience):
         refused(turn, replace(incident, answered=True), outcome, f"{outcome.result.value}: {TOO_LATE}")
         return
-    renewed = replace(incident, held_since=since, deadline=min(turn.after(step.timeout), ends))
+    renewed = steps.with_new_time(turn, incident, step, patience)
     turn.put(INCIDENT_CELL, steps.schedule_look(turn, renewed, step.look_every))
 
 
@@ -223,9 +222,8 @@ def safe_end(turn: Turn, incident: IncidentCell, why: str) -> None:
 
 def hold_on(turn: Turn, incident: IncidentCell, patience: timedelta, why: str) -> None:
     """Nothing can be concluded: ask again, and after the patience end by the shortest safe end."""
-    since: datetime = incident.held_since or turn.now
     step = incident.step
-    if step is None or turn.now - since >= patience:
+    if step is None or steps.is_out_of_patience(turn, incident, patience):
         safe_end(turn, incident, f"held for {patience}: {why}")
         return
     if incident.held_since is None:
@@ -239,10 +237,23 @@ def hold_on(turn: Turn, incident: IncidentCell, patience: timedelta, why: str) -
             incident=incident,
             flags=("held",),
         )
-    deadline = min(turn.after(step.timeout), since + patience)
-    waiting = replace(incident, held_since=since, deadline=deadline, look=incident.look + 1, answered=False)
+    renewed = steps.with_new_time(turn, incident, step, patience)
+    waiting = replace(renewed, look=incident.look + 1, answered=False)
     steps.send(turn, waiting, step, "look")
     turn.put(INCIDENT_CELL, steps.schedule_look(turn, waiting, step.look_every))
+
+
+def wait_for_a_word(turn: Turn, incident: IncidentCell) -> None:
+    """Give the step new time without asking for it again: an actuator that reads late what was asked for refuses it.
+
+    Whether the processes were stopped is not known, so after the patience they are started, which changes nothing for those that run.
+    """
+    step, patience = incident.step, turn.rulebook.settings.api_hold
+    if step is None or steps.is_out_of_patience(turn, incident, patience):
+        safe_end(turn, incident, f"held for {patience}: no actuator answers, and its processes move again")
+        return
+    renewed = steps.with_new_time(turn, incident, step, patience)
+    turn.put(INCIDENT_CELL, steps.schedule_look(turn, renewed, step.look_every))
 
 
 def _touched_pods(incident: IncidentCell) -> bool:

@@ -248,15 +248,15 @@ def is_unheard(incident: IncidentCell) -> bool:
     return incident.begun and incident.heard_at is None and not incident.acted
 
 
-def waits_for_a_word(turn: Turn, incident: IncidentCell) -> IncidentCell:
-    """Given new time without being asked for again: an actuator that reads late what was asked for refuses it."""
-    step = incident.step
-    if step is None:
-        return incident
+def is_out_of_patience(turn: Turn, incident: IncidentCell, patience: timedelta) -> bool:
+    """It has been held up for as long as that."""
+    return turn.now - (incident.held_since or turn.now) >= patience
+
+
+def with_new_time(turn: Turn, incident: IncidentCell, step: Step, patience: timedelta) -> IncidentCell:
+    """The step gets its time again, but none beyond the patience, which runs from when it was first held up."""
     since = incident.held_since or turn.now
-    return schedule_look(
-        turn, replace(incident, held_since=since, deadline=turn.after(step.timeout)), step.look_every
-    )
+    return replace(incident, held_since=since, deadline=min(turn.after(step.timeout), since + patience))
 
 
 def look_was_missed(incident: IncidentCell) -> bool:
