@@ -73,9 +73,12 @@ def decide(  # noqa: PLR0913 - a decision record has many sides, all by keyword
     turn.emit(topics.DECISIONS, turn.subject, decision, name=key)
 
 
-def decide_by(turn: Turn, rule: Rule, verdict: str, domain: FaultDomain, **details: object) -> None:
-    """Record a decision of a rule in its own words."""
-    decide(turn, verdict=verdict, rule=rule.id, row=rule.row, reason=rule.reason, domain=domain, **details)  # type: ignore[arg-type]
+def decide_by(
+    turn: Turn, rule: Rule, verdict: str, domain: FaultDomain, *, reason: str = "", **details: object
+) -> None:
+    """Record a decision of a rule in its own words, or with what was added to them."""
+    told = reason or rule.reason
+    decide(turn, verdict=verdict, rule=rule.id, row=rule.row, reason=told, domain=domain, **details)  # type: ignore[arg-type]
 
 
 def tell_incident(turn: Turn, incident: IncidentCell) -> None:

@@ -130,6 +130,12 @@ def choose(
     return None, obstacles
 
 
+def as_last_resort(wish: Wish, obstacles: dict[str, str]) -> Wish:
+    """Of what the rule asks for nothing can be taken: the decision and its command say why."""
+    why = "budget_exhausted" if "budget_exhausted" in obstacles.values() else wish.cause or "nothing_left"
+    return replace(wish, cause=why, reason=f"{wish.reason}; {why.replace('_', ' ')}")
+
+
 def begin_attempt(turn: Turn, incident: IncidentCell, strategy: Strategy, wish: Wish) -> IncidentCell:
     """Begin a new attempt of the incident: charge it, copy its steps, and send the first command."""
     steps.abandon(turn, incident)
@@ -195,8 +201,7 @@ def replace_attempt(
     if strategy is None:
         last = RELEASE_JOB if not run.supported and otherwise == FAIL_JOB else otherwise
         strategy = turn.rulebook.strategies.get(last)
-        exhausted = "budget_exhausted" in obstacles.values()
-        wish = replace(wish, cause="budget_exhausted" if exhausted else wish.cause or "nothing_left")
+        wish = as_last_resort(wish, obstacles)
     if strategy is None:
         turn.put(COUNTERS_CELL, before)
         return None

@@ -19,6 +19,7 @@ from recovery.plan import (
     FAIL_JOB,
     RELEASE_JOB,
     Wish,
+    as_last_resort,
     begin_attempt,
     begun_steps,
     choose,
@@ -48,10 +49,9 @@ def descend(turn: Turn, incident: IncidentCell, wish: Wish, *, row: str, flags: 
     """Begin the next attempt of an incident whose present one is over, and say so."""
     strategy, obstacles = choose(turn, run_of(turn), wish.then, (*incident.holds, *wish.holds))
     if strategy is None:
-        exhausted = "budget_exhausted" in obstacles.values()
         ending = RELEASE_JOB if "unsupported" in obstacles.values() else FAIL_JOB
         strategy = turn.rulebook.strategies.get(ending)
-        wish = replace(wish, cause="budget_exhausted" if exhausted else wish.cause or "nothing_left")
+        wish = as_last_resort(wish, obstacles)
     if strategy is None or strategy.id == incident.strategy == RELEASE_JOB:
         close(turn, incident, IncidentResult.RELEASED, wish.cause)
         return

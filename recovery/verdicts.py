@@ -16,6 +16,7 @@ from recovery.plan import (
     FAIL_JOB,
     RELEASE_JOB,
     Wish,
+    as_last_resort,
     begin_attempt,
     choose,
     close,
@@ -180,7 +181,14 @@ def _subject_of(case: Case) -> str:
 
 
 def _say(
-    turn: Turn, case: Case, rule: Rule, verdict: str, answer: Answer, incident: IncidentCell | None
+    turn: Turn,
+    case: Case,
+    rule: Rule,
+    verdict: str,
+    answer: Answer,
+    incident: IncidentCell | None,
+    *,
+    reason: str = "",
 ) -> None:
     hit = case.question.hits.get(rule.id)
     decide_by(
@@ -193,6 +201,7 @@ def _say(
         flags=case.flags,
         considered=answer.considered,
         incident=incident,
+        reason=reason,
     )
 
 
@@ -256,15 +265,12 @@ def _plan(turn: Turn, case: Case, rule: Rule, answer: Answer) -> None:
     strategy, obstacles = choose(turn, run, wish.then, wish.holds)
     verdict = "" if strategy is None else strategy.id
     if strategy is None:
-        exhausted = "budget_exhausted" in obstacles.values()
         last = RELEASE_JOB if not run.supported and rule.otherwise == FAIL_JOB else rule.otherwise
         if last in VERBS:
             _say(turn, case, rule, last, answer, incident_of(turn))
             return
         strategy = turn.rulebook.strategies.get(last)
-        why = "budget_exhausted" if exhausted else wish.cause or "nothing_left"
-        wish = replace(wish, cause=why, reason=f"{wish.reason}; {why.replace('_', ' ')}")
-        rule = rule.model_copy(update={"reason": wish.reason})  # the record says why it came to this
+        wish = as_last_resort(wish, obstacles)
         verdict = last
     if strategy is None:
         _say(turn, case, rule, Verb.RECORD.value, answer, incident_of(turn))
@@ -278,7 +284,7 @@ def _plan(turn: Turn, case: Case, rule: Rule, answer: Answer) -> None:
     if nothing_under_way and case.hang and not planned.holds:
         planned = replace(planned, hang=True)
         turn.put(INCIDENT_CELL, planned)
-    _say(turn, case, rule, verdict, answer, planned)
+    _say(turn, case, rule, verdict, answer, planned, reason=planned.reason)
 
 
 def merge(turn: Turn, case: Case, rule: Rule) -> None:
@@ -300,7 +306,7 @@ def merge(turn: Turn, case: Case, rule: Rule) -> None:
     if planned is None:
         _join(turn, incident, case, rule, alone.rule)
     else:
-        _say(turn, case, alone.rule, planned.strategy, alone, planned)
+        _say(turn, case, alone.rule, planned.strategy, alone, planned, reason=planned.reason)
     _tell_people(turn, case, alone.rule)
 
 

@@ -288,6 +288,23 @@ class TestRow4Isolate:
         (failing,) = [one for one in running.decisions if one.verdict == "fail_job"]
         assert failing.reason.endswith("; budget exhausted")
 
+    @pytest.mark.parametrize("how", ["the heal fails", "another fault joins"])
+    def test_out_of_budget_in_the_middle_of_a_recovery_the_decision_says_so_too(self, how: str) -> None:
+        running = world(job_retry_num="1")
+        running.fault(BROKEN)
+        running.settle(MINUTE)
+        running.stable()
+        running.scripts[StepName.HEAL_CHIPS] = always(
+            OutcomeResult.FAILED if how == "the heal fails" else OutcomeResult.PENDING
+        )
+        running.fault(HBM, on="n2")
+        running.settle(5 * SECOND)
+        if how == "another fault joins":
+            running.fault(BROKEN, on="n2")
+        running.settle(5 * MINUTE)
+        (failing,) = [one for one in running.decisions if one.verdict == "fail_job"]
+        assert failing.reason.endswith("; budget exhausted")
+
     def test_a_deferred_fault_leaves_the_running_job_alone_until_it_ends(self) -> None:
         running = world()
         running.condition("kernel-deadlock")
