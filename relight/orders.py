@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 
 import click
 
-from relight.signature import by_option
+from relight.signature import by_option, reason_option
 from runtime.errors import BrokerAway, ProcessError
 from runtime.kafka import KafkaClients, explain
 from runtime.settings import Settings, read_settings
@@ -25,8 +25,7 @@ _Command = TypeVar("_Command", bound=Callable[..., None])
 
 def order_options(command: _Command) -> _Command:
     """Who orders it and why; both stand in the record."""
-    why = click.option("--reason", required=True, help="Why, for the record.")
-    return why(by_option("Who orders it.")(command))
+    return reason_option("Why, for the record.")(by_option("Who orders it.")(command))
 
 
 def checked_subject(subject: str, *kinds: str) -> str:

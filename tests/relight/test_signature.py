@@ -1,4 +1,4 @@
-"""`--by`: a release or an order has a name under it, in every command that asks for one."""
+"""`--by` and `--reason`: a release or an order has a name under it, an order a reason, in every command that asks for one."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ import getpass
 import click
 import pytest
 from click.testing import CliRunner
+from pydantic import BaseModel
 
 from relight.cli import main
-from relight.signature import by_option
+from relight.signature import LONGEST_NAME, LONGEST_REASON, by_option
+from schemas.mailbox import PauseOrder, RulebookSwitch
+from schemas.records import RulebookRelease
 
 RUN = "run/00000000-0000-4000-8000-000000000001"
 SIGNED = {
@@ -33,7 +36,41 @@ def test_an_empty_name_is_refused_before_anything_is_done(command: str, nobody: 
     result = CliRunner().invoke(main, [*SIGNED[command], "--by", nobody])
 
     assert result.exit_code == 2
-    assert "'--by': is empty, and the record keeps who it was: give a name" in result.output
+    assert "'--by': is empty, and the record keeps it: give a name" in result.output
+
+
+@pytest.mark.parametrize("command", SIGNED)
+def test_a_name_longer_than_the_record_keeps_is_refused_before_anything_is_done(command: str) -> None:
+    result = CliRunner().invoke(main, [*SIGNED[command], "--by", "x" * (LONGEST_NAME + 1)])
+
+    assert result.exit_code == 2
+    assert "'--by': has 201 characters, and the record keeps 200" in result.output
+
+
+@pytest.mark.parametrize(("reason", "says"), [(" ", "is empty"), ("x" * 2001, "has 2,001 characters")])
+@pytest.mark.parametrize("command", ["pause", "resume", "cancel", "release"])
+def test_a_reason_that_is_none_or_a_novel_is_refused_before_anything_is_done(
+    command: str, reason: str, says: str
+) -> None:
+    result = CliRunner().invoke(main, [*SIGNED[command], "--by", "sre", "--reason", reason])
+
+    assert result.exit_code == 2
+    assert f"'--reason': {says}" in result.output
+
+
+@pytest.mark.parametrize(
+    ("model", "field", "longest"),
+    [
+        (PauseOrder, "by", LONGEST_NAME),
+        (PauseOrder, "reason", LONGEST_REASON),
+        (RulebookRelease, "released_by", LONGEST_NAME),
+        (RulebookSwitch, "released_by", LONGEST_NAME),
+    ],
+)
+def test_what_is_taken_here_is_what_the_record_takes(
+    model: type[BaseModel], field: str, longest: int
+) -> None:
+    assert [bound.max_length for bound in model.model_fields[field].metadata] == [longest]
 
 
 def test_commands_that_ask_who_it_is_are_those_above() -> None:
