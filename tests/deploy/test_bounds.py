@@ -113,6 +113,7 @@ def allowed(api: Cluster, asked: Ask, things: Things) -> None:
 
 def refused(api: Cluster, case: Case, things: Things) -> None:
     """By a bound, in these words; and nobody else meets it."""
+    assert case.words, "whatever is said holds no words"
     with pytest.raises(ApiForbidden, match="denied request") as told:
         allowed(api, case.asked, things)
     assert case.words in str(told.value)
@@ -510,6 +511,7 @@ def test_the_server_finds_no_fault_in_any_expression(site: Site) -> None:
 
 def test_each_bound_is_met_by_a_refusal_that_is_in_its_words() -> None:
     said = [case.words for case in (*OF_ACTUATORS, *OF_AGENTS, UNBOUND, OF_WATCHERS, OF_NOBODY)]
+    assert all(said)
     written = [
         rule["message"]
         for item in objects()

@@ -9,8 +9,10 @@ import pytest
 
 from schemas.commands import Command, OutcomeResult, StepName
 from schemas.ids import run_subject
+from schemas.mailbox import PauseOrder, ResumeOrder
 from schemas.records import IncidentResult
 from schemas.signals import HangEvidence
+from tests.recovery.histories import order
 from tests.recovery.world import HBM, Pod, World, always, silent
 
 MINUTE = timedelta(minutes=1)
@@ -60,9 +62,7 @@ def test_nothing_is_stopped_and_the_restart_is_not_counted() -> None:
     running = stalled()
     tell(running, next(iter(running.pods.values())), "moving")
     comes_back_after(running, AWAY)
-    assert [command.action for command in asked(running)] == [
-        "begin"
-    ]  # no second one, which would be in time
+    assert [command.action for command in asked(running)] == ["begin"], "a second one would be in time"
 
     answer_late(running, asked(running)[0])
     running.settle(30 * MINUTE)
@@ -127,6 +127,7 @@ def test_processes_that_were_stopped_are_started_whatever_was_said_of_them() -> 
     running.settle(10 * MINUTE)
 
     assert len(asked(running)) > 1
+    assert "start_processes" in running.begun()
 
 
 def test_a_word_that_never_comes_is_not_waited_for_for_ever() -> None:
@@ -151,3 +152,28 @@ def test_moving_is_said_of_the_process_that_stood_still(start: int) -> None:
     running.settle(MINUTE)
 
     assert (len(asked(running)) == 1) is (start == 2)
+
+
+def test_what_moves_again_during_a_pause_is_not_stopped_after_it() -> None:
+    running = World(size=1).begin(job_retry_num="3", hang_retry="true")
+    order(running, PauseOrder(by="sre", reason="looking"))
+    running.stall()
+    running.stall(state="moving")
+    running.settle(MINUTE)
+    order(running, ResumeOrder(by="sre", reason="looked"))
+    running.settle(MINUTE)
+
+    assert running.begun() == []
+    assert running.incidents[-1].result is IncidentResult.CANCELLED
+    assert running.counters.hang_chain == 0
+
+
+def test_what_still_stands_still_after_a_pause_is_restarted() -> None:
+    running = World(size=1).begin(job_retry_num="3", hang_retry="true")
+    order(running, PauseOrder(by="sre", reason="looking"))
+    running.stall()
+    running.settle(MINUTE)
+    order(running, ResumeOrder(by="sre", reason="looked"))
+    running.settle(MINUTE)
+
+    assert running.begun() == ["stop_processes", "start_processes"]

@@ -8,10 +8,8 @@ from typing import Any
 from recovery.cells import RunCell
 from schemas.commands import OutcomeResult, StepName
 from schemas.ids import run_subject
-from schemas.mailbox import PauseOrder, ResumeOrder
 from schemas.records import IncidentResult
 from schemas.signals import Progress
-from tests.recovery.histories import order
 from tests.recovery.world import HBM, World, always
 
 MINUTE = timedelta(minutes=1)
@@ -80,28 +78,3 @@ def test_steps_of_the_old_pods_that_come_when_the_incident_is_forgotten_do_not()
 
     step(running, 900, attempt=0, ago=timedelta(hours=1))
     assert furthest(running) < 900
-
-
-def test_what_moves_again_during_a_pause_is_not_stopped_after_it() -> None:
-    running = trains()
-    order(running, PauseOrder(by="sre", reason="looking"))
-    running.stall()
-    running.stall(state="moving")
-    running.settle(MINUTE)
-    order(running, ResumeOrder(by="sre", reason="looked"))
-    running.settle(MINUTE)
-
-    assert running.begun() == []
-    assert running.incidents[-1].result is IncidentResult.CANCELLED
-    assert running.counters.hang_chain == 0
-
-
-def test_what_still_stands_still_after_a_pause_is_restarted() -> None:
-    running = trains()
-    order(running, PauseOrder(by="sre", reason="looking"))
-    running.stall()
-    running.settle(MINUTE)
-    order(running, ResumeOrder(by="sre", reason="looked"))
-    running.settle(MINUTE)
-
-    assert running.begun() == ["stop_processes", "start_processes"]

@@ -113,10 +113,8 @@ def test_the_partitioner_is_proven_by_where_keys_go(
     monkeypatch.setattr("runtime.kafka.PARTITIONER", "consistent_random")
     (difference,) = administration.probe_partitioner()
     assert "murmur2_random" in str(difference)
-    admin, begins = (
-        AdminClient({"bootstrap.servers": settings.kafka.bootstrap}),
-        f"{settings.topics.prefix}relight-probe",
-    )
+    admin = AdminClient({"bootstrap.servers": settings.kafka.bootstrap})
+    begins = f"{settings.topics.prefix}relight-probe"
     wait_until(
         lambda: not [name for name in admin.list_topics(timeout=10).topics if name.startswith(begins)],
         "no topic of a probe is left",  # what is deleted is listed for a moment longer

@@ -84,14 +84,8 @@ def test_a_published_fault_is_routed_decided_and_in_the_store(
     finally:
         for program in programs:
             program.kill()
-    tail = (
-        "topics",
-        "tail",
-        DECISIONS.name,
-        "--from-start",
-        "--for",
-        "0.5",
-    )  # a busy machine needs longer for the first
+    tail = ("topics", "tail", DECISIONS.name, "--from-start", "--for", "0.5")
+    # A busy machine needs longer for the first.
     wait_until(lambda: "fault-1" in relight(broker, *tail).stdout, "it is read in the topic")
 
 

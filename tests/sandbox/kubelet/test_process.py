@@ -66,9 +66,8 @@ def test_a_command_that_handles_no_signal_does_not_hear_sigterm(tmp_path: Path) 
 def test_everything_a_container_started_ends_with_its_first_process(tmp_path: Path) -> None:
     container = forever(tmp_path, "(setsid sleep 600 &) ; (trap '' TERM HUP; sleep 600 &)")
     first, deadline = psutil.Process(container.pid), time.monotonic() + SECONDS
-    while (
-        len(every := [first, *first.children(recursive=True)]) != 4
-    ):  # the shell, two strays, the last sleep
+    # The shell, two strays, the last sleep.
+    while len(every := [first, *first.children(recursive=True)]) != 4:
         assert time.monotonic() < deadline, every
         time.sleep(0.01)
 

@@ -66,9 +66,8 @@ def test_a_reader_never_sees_half_of_a_change(tmp_path: Path) -> None:
     reader = threading.Thread(target=read)
     reader.start()
     number = 0
-    while (
-        number < 200 or len(set(seen)) < 2
-    ):  # until the reader had its turn; the test's own time limit is the bound
+    # Until the reader had its turn as well; the test's own time limit is the bound.
+    while number < 200 or len(set(seen)) < 2:
         number += 1
         volumes.refresh(pod(told("a", "b"), a=str(number), b=str(number)))
     over.set()
